@@ -1,0 +1,1 @@
+"""Scientific primitives that two or more fields use."""

@@ -1,0 +1,1 @@
+"""Primitives that at least two methods of the field share."""

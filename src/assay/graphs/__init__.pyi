@@ -1,0 +1,3 @@
+from . import semirandom_cut as semirandom_cut
+
+__all__ = ["semirandom_cut"]
