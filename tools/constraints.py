@@ -3,6 +3,7 @@
 Run by ``make constraints``; the tests are then run with the new file before it is committed.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -16,21 +17,20 @@ HEAD = "# Tested versions, written by `make constraints`; `make` installs with t
 
 
 def main() -> None:
-    """Resolve in a throw-away environment and freeze it."""
+    """Let pip resolve everything as if nothing were installed, and keep the versions."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    wanted = [r for name in ("dev", "bench") for r in expand(groups, name)]
+    wanted = dict.fromkeys(r for name in ("dev", "bench") for r in expand(groups, name))
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        python = Path(folder) / "bin" / "python"
+        report = Path(folder) / "report.json"
         subprocess.run(
-            [python, "-m", "pip", "install", "-q", f"{ROOT}[all,cluster,track]", *dict.fromkeys(wanted)], check=True
+            [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+            + ["--report", report, f"{ROOT}[all,cluster,track]", *wanted],
+            check=True,
         )
-        frozen = subprocess.run(
-            [python, "-m", "pip", "freeze", "--exclude", "assay-ml"], check=True, capture_output=True, text=True
-        ).stdout
-    # A local build tag (torch's "+cpu") names one platform's file, and a direct address one machine's disk.
-    lines = [line.partition(" @ ")[0] if " @ " in line else line.partition("+")[0] for line in frozen.splitlines()]
-    (ROOT / "constraints.txt").write_text(HEAD + "\n".join(sorted(l for l in lines if "==" in l)) + "\n")
+        items = [item["metadata"] for item in json.loads(report.read_text())["install"]]
+    # A local build tag (torch's "+cpu") names one platform's file; the public version is what others can install.
+    lines = sorted(f"{m['name'].lower()}=={m['version'].partition('+')[0]}" for m in items if m["name"] != "assay-ml")
+    (ROOT / "constraints.txt").write_text(HEAD + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

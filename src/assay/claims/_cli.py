@@ -42,7 +42,7 @@ def list_(method: str = "*") -> None:
         tiers = "".join(name[0] if name in claim.tiers else "-" for name in ("quick", "standard", "full"))
         print(f"{claim.id:<{width}}  {tiers}  {claim.says}")
     print(
-        f"\n{len(claims)} claims of {len(methods)} methods; tiers: q quick, s standard, f full. `assay claims show ID` says more."
+        f"\n{len(claims)} claims of {len(methods)} methods; q quick, s standard, f full. `assay claims show ID` says more."
     )
 
 

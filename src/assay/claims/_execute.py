@@ -23,7 +23,7 @@ from assay._core.progress import track
 
 from ._models import TIERS, Source
 from ._plan import Cell, Plan, fingerprint_of, load, plan
-from ._store import ClaimsRun, cell_path, environment, load_run, locked, now, read_cells, start, write_cell
+from ._store import ClaimsRun, environment, load_run, locked, now, read_cells, start, write_cell
 
 Backend = Literal["loky", "ray", "dask"]
 
@@ -41,7 +41,7 @@ class _Child:
     def __init__(self, slug: str, threads: int):
         self.slug = slug
         ours, theirs = Pipe()
-        # Read by the libraries at import, which is why it cannot wait until the cell: inner threads would fight the workers.
+        # Read by the libraries at import, so it cannot wait until the cell: inner threads would fight the workers.
         names = (
             "OMP_NUM_THREADS",
             "OPENBLAS_NUM_THREADS",
@@ -51,7 +51,7 @@ class _Child:
         )
         env = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONHASHSEED": "0"}
         # The child must find what the driver found, also what is only on the driver's sys.path.
-        self.output = tempfile.TemporaryFile()
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
             [sys.executable, "-m", "assay.claims._cell", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
@@ -279,8 +279,8 @@ def run(
 ) -> ClaimsRun:
     """Run claims and return their verdicts.
 
-    For each comparator the paired differences d_i = ours - theirs give an interval, which the claim's rule compares with
-    its margin.
+    For each comparator the paired differences d_i = ours - theirs give an interval, which the rule compares with its
+    margin.
 
     Parameters
     ----------
@@ -360,10 +360,8 @@ def run(
         raise InputError(f"--out {folder} is a file; name a folder.")
     if folder.is_dir() and any(p.name != ".lock" for p in folder.iterdir()) and not (folder / "plan.json").is_file():
         raise InputError(f"{folder} holds something other than a claims run; choose another --out.")
-    if not work.cells and all(p.skipped for p in work.claims) and out is None and not work.claims:
-        raise InputError("No claim was chosen; see `assay claims list`.")
     with locked(folder):
-        stored = start(folder, work, environment(threads, jobs, backend), request)
+        start(folder, work, environment(threads, jobs, backend), request)
         try:
             execute(work, folder, jobs=jobs, backend=backend, fresh=fresh, verbose=verbose)
         except KeyboardInterrupt:
@@ -372,7 +370,6 @@ def run(
             raise
         finished = load_run(folder)
         finished.save()
-    del stored
     return finished
 
 
@@ -434,7 +431,7 @@ def _data(
             )
         if not Path(asked[0]).exists():
             raise InputError(
-                f"--data {asked[0]}: there is no such file or folder, and no such source (there is: {', '.join(sorted(known))})."
+                f"--data {asked[0]}: no such file or folder, and no such source (there is: {', '.join(sorted(known))})."
             )
         tasks = sorted({t for m in methods for c in m.claims if c.accepts for t in c.accepts.tasks})
         options = {
@@ -459,6 +456,3 @@ def _data(
     else:
         raise InputError("data must be the name of a source, a path, a pair (X, y) or a Source.")
     return None, ("memory", source, source)
-
-
-__all__ = ["Plan", "cell_path", "execute", "run", "run_cell"]

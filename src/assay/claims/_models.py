@@ -1,4 +1,4 @@
-"""What a claim is: frozen records that validate, print and export to JSON schema. Imports pydantic and nothing heavier."""
+"""What a claim is: frozen records that validate, print and export to JSON schema. Imports only pydantic."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, field_validator, model_validator
 
 TIERS = ("quick", "standard", "full")
-# Pairs below which a rule that needs statistics gives no verdict. `full` aims at ten, "where affordable": the floor is the
-# same five as for `standard`, and the report says how many there were.
+# Pairs below which a rule that needs statistics gives no verdict. `full` aims at ten, "where affordable": the floor is
+# the same five as for `standard`, and the report says how many there were.
 MIN_PAIRS = {"quick": 3, "standard": 5, "full": 5}
 FIRST_SEED = 1000  # seeds 0-99 tune defaults; what tuned a default must not judge it
 
@@ -96,7 +96,7 @@ class Ratio(_Rule):
 
 
 class Slope(_Rule):
-    """The least-squares slope of log `y` against log `x`, one per seed, is `expected` +- `within`, or stays on one side.
+    """The least-squares slope of log `y` on log `x`, one per seed, is `expected` +- `within`, or stays on one side.
 
     `x` and `y` are the keys of the two lists in the experiment's result.
     """
@@ -129,9 +129,9 @@ class Slope(_Rule):
 class Crossing(_Rule):
     """The point where something happens comes before `before`.
 
-    With `level`, the point is where the curve (`x`, `y`: keys of lists in the result) first reaches `level`, between grid
-    points by linear interpolation (in log x where `log_x`); a curve that never does is an error of that seed. Without
-    `level` the metric is the crossing point itself.
+    With `level`, the point is where the curve (`x`, `y`: keys of lists in the result) first crosses `level`, between
+    grid points by linear interpolation (in log x where `log_x`); a curve that never does is an error of that seed.
+    Without `level` the metric is the crossing point itself.
     """
 
     comparator = "none"
@@ -148,7 +148,7 @@ class Crossing(_Rule):
 
 
 class Bound(_Rule):
-    """Every instance (a scalar per cell, or a list of instances) stays at or below `le`, at or above `ge`, up to `atol`."""
+    """Every instance (a scalar per cell, or a list) stays at or below `le`, at or above `ge`, up to `atol`."""
 
     comparator = "none"
     statistical = False
@@ -169,7 +169,7 @@ class Bound(_Rule):
 
 
 class Identity(_Rule):
-    """Every instance equals its truth: `target`, else the result's ``<metric>_expected``, else the comparator's value."""
+    """Every instance equals its truth: the comparator's value, else `target`, else ``<metric>_expected``."""
 
     statistical = False
     rule: Literal["Identity"] = "Identity"
@@ -183,7 +183,7 @@ class Identity(_Rule):
 
 
 class Calibrated(_Rule):
-    """The coverage of a nominal `level` interval: an exact binomial interval of the measured coverage contains the level.
+    """An exact binomial interval of the measured coverage contains the nominal `level`.
 
     The metric is a list of hits (0/1) per cell, or a fraction beside ``<metric>_n``, the number of trials; cells are
     pooled. `side` makes it one-sided: "at_least" fails only when coverage is certainly below the level. Fewer than
@@ -253,7 +253,7 @@ class Accepts(_Record):
 
 
 class Claim(_Record):
-    """One sentence of a paper made testable: a metric, our arm, comparators, a direction, a margin, a unit of replication.
+    """One sentence of a paper made testable: metric, our arm, comparators, direction, margin, unit of replication.
 
     Parameters
     ----------
@@ -272,8 +272,9 @@ class Claim(_Record):
     test, margin_reason
         The rule, and why its margin is what it is.
     pairs : list of str
-        What makes two cells comparable. "seed" and "data", or the name of a list of labels in the result where the metric
-        is a list of per-item values: the first name is then the unit that is counted, the rest is averaged within it.
+        What makes two cells comparable. "seed" and "data", or the name of a list of labels in the result where the
+        metric is a list of per-item values: the first name is then the unit that is counted, the rest is averaged
+        within it.
     tiers : dict of str to Tier
         "quick", "standard", "full".
     data : list of str

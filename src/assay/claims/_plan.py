@@ -144,7 +144,7 @@ def sources_of(folder: Path) -> list[Path]:
 
 @cache
 def _source_state(folder: Path) -> tuple[str, bool]:
-    """Hash of the method's code, and whether any of it imports torch. Any change, comments too, reruns: simple and safe."""
+    """Hash of the method's code (any change reruns: simple and safe), and whether any of it imports torch."""
     digest, torch = hashlib.sha256(), False
     for path in sources_of(folder):
         text = path.read_bytes()
@@ -325,7 +325,7 @@ def plan(
     if refusals and not groups:
         raise InputError(refusals[0][0].upper() + refusals[0][1:] + ".")
     cells = []
-    # Seed-major inside a method: an interruption leaves complete pairs, and slow drift of the machine hits all arms alike.
+    # Seed-major inside a method: an interruption leaves complete pairs, and slow drift hits all arms alike.
     order = {method.slug: i for i, method in enumerate(methods)}
     for where in sorted(groups, key=lambda w: (order[w[0]], w[1])):
         slug, index, name, experiment, arm, _ = where

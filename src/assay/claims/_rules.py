@@ -1,7 +1,7 @@
 """The statistics: from the results of cells to verdicts, by the rule that the claim fixed before anything ran.
 
-Every statistical rule is one question on one axis: is the quantity inside a region whose ends are the margins? The claim is
-supported when the 95 % interval lies inside the region, not supported when it lies outside, and inconclusive when it
+Every statistical rule is one question on one axis: is the quantity inside a region whose ends are the margins? The claim
+is supported when the 95 % interval lies inside the region, not supported when it lies outside, and inconclusive when it
 straddles an end.
 """
 
@@ -69,7 +69,8 @@ class Comparison:
     """Ours against one comparator ("" where the claim has none) under the claim's rule.
 
     `effect`, `low` and `high` are on the axis of the rule: a difference in the metric's unit (positive: ours better), a
-    factor (above 1: ours better), a slope, a crossing point, a coverage, or the metric itself where there is no comparator.
+    factor (above 1: ours better), a slope, a crossing point, a coverage, or the metric itself where there is no
+    comparator; for a bound the extreme instance, for an identity the largest deviation, with the range of the values.
     `ratio` is ours/theirs whatever the direction.
     """
 
@@ -631,7 +632,8 @@ def _coverage(claim: Claim, tier: str, records: Sequence[Mapping[str, Any]]) -> 
     elif missing or not trials:
         result.verdict, result.reason = INCOMPLETE, f"{missing} cells have not been run"
     else:
-        assert result.low is not None and result.high is not None
+        assert result.low is not None
+        assert result.high is not None
         below, above = result.high < rule.level, result.low > rule.level
         fails = (below and rule.side != "at_most") or (above and rule.side != "at_least")
         if fails:
@@ -696,7 +698,7 @@ def judge(claim: Claim, tier: str, records: Sequence[Mapping[str, Any]], *, smok
 
 
 def _combine(claim: Claim, verdict: Verdict) -> None:
-    """From the comparisons to the claim: all of them, or the best comparator; a failed or missing one never lets it pass."""
+    """From the comparisons to the claim: all, or the best comparator; a failed or missing one never lets it pass."""
     found = verdict.comparisons
     by_verdict = {c.verdict: c for c in reversed(found)}
     decisive = [ERROR, NOT_SUPPORTED, HOLDS_NOT, MISSING, INCOMPLETE, TOO_FEW, INCONCLUSIVE]

@@ -26,7 +26,10 @@ from ._rules import ERROR, SKIPPED, Comparison, Verdict, adjust, judge
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ["claim", "says", "data", "metric", "unit", "ours", "comparator", "verdict", "claim_verdict", "expect", "effect", "low", "high", "ratio", "n_pairs", "p", "holm_p", "rule", "margin", "seconds", "tier", "commit", "assay", "python", "torch", "numpy", "scipy", "cpu", "cores", "date"]
+COLUMNS = (
+    "claim says data metric unit ours comparator verdict claim_verdict expect effect low high ratio n_pairs p holm_p rule "
+    "margin seconds tier commit assay python torch numpy scipy cpu cores date"
+).split()  # noqa: SIM905 - thirty names read better as a line
 
 
 def decode(value: Any) -> Any:
@@ -278,7 +281,7 @@ class ClaimsRun:
         write_text(self.folder / "verdicts.csv", _csv(self.rows()))
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the report, one self-contained HTML file, and return its path (default: report.html in the run's folder)."""
+        """Write the report, one self-contained HTML file (default: report.html in the folder), and return its path."""
         from ._report import write_report
 
         return write_report(self, Path(path) if path is not None else self.folder / "report.html")

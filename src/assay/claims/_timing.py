@@ -87,8 +87,8 @@ def interleaved(
 def stream(seed: int, arm: str = "") -> np.random.Generator:
     """Return a generator for one arm of a cell, or (without `arm`) the one that all arms of a pair share.
 
-    Data splits and initial weights come from the shared one, so that arms are paired; what an arm draws on its own (noise,
-    exploration) comes from its own, so that one arm's consumption cannot shift another's.
+    Data splits and initial weights come from the shared one, so that arms are paired; what an arm draws on its own
+    (noise, exploration) comes from its own, so that one arm's consumption cannot shift another's.
     """
     import numpy as np
 

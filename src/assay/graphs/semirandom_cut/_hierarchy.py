@@ -86,7 +86,9 @@ def _tree_columns(tree: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     late = np.flatnonzero((pair >= n + np.arange(n - 1)[:, None]).any(axis=1) | (pair < 0).any(axis=1))
     if len(late):
         row = int(late[0])
-        raise InputError(f"Row {row} of the tree merges {pair[row].tolist()}, but only nodes 0..{n + row - 1} exist then.")
+        raise InputError(
+            f"Row {row} of the tree merges {pair[row].tolist()}, but only nodes 0..{n + row - 1} exist then."
+        )
     if len(np.unique(pair)) != 2 * (n - 1):
         values, counts = np.unique(pair, return_counts=True)
         raise InputError(f"Node {values[counts > 1][0]} is merged twice; in a binary tree each node has one parent.")

@@ -94,7 +94,9 @@ class _Cliques:
         i, j = np.triu_indices(self.size, 1)
         for group in state.groups():
             if group.size < self.size:
-                raise InputError(f"adversary.cliques: size {self.size} exceeds the {group.size} free vertices of a side.")
+                raise InputError(
+                    f"adversary.cliques: size {self.size} exceeds the {group.size} free vertices of a side."
+                )
             for _ in range(self.count):
                 members = rng.choice(group, self.size, replace=False)
                 state.inside.append(np.stack([members[i], members[j]], axis=1))

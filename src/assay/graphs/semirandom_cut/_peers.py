@@ -79,7 +79,10 @@ def peer_partitions(
             labels, note = np.asarray(method()).astype(np.int64), ""
         # a peer that fails on a graph is a result of the comparison, so it gets a row that says so
         except Exception as error:
-            labels, note = None, f"failed: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}"
+            labels, note = (
+                None,
+                f"failed: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}",
+            )
         rows.append({"method": name, "labels": labels, "seconds": time.perf_counter() - start, "note": note})
     return rows
 
@@ -135,7 +138,9 @@ def _sklearn(W: sp.csr_array, parts: int, seed: int) -> np.ndarray:
     from sklearn.cluster import SpectralClustering
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it warns of every disconnected graph; the table shows what came out
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # it warns of every disconnected graph; the table shows what came out
         return SpectralClustering(parts, affinity="precomputed", random_state=seed).fit_predict(sp.csr_matrix(W))
 
 

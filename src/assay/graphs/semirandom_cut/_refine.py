@@ -15,6 +15,12 @@ __all__ = ["fm_refine"]
 OBJECTIVES = {"cut": 0, "bisection": 0, "sparsest": 1, "conductance": 2}
 
 
+def index_arrays(W: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Row pointers and columns in one integer type, so that every kernel compiles once."""
+    kind = np.int32 if W.nnz < 2**31 else np.int64
+    return np.asarray(W.indptr, dtype=kind), np.asarray(W.indices, dtype=kind)
+
+
 @njit
 def _fm(indptr, indices, data, side, vw, mass, locked, low, high, max_passes, objective, levels, patience):
     """Passes of single-vertex moves with rollback to the best prefix, in place; returns the number of passes.
@@ -163,7 +169,7 @@ def _fm(indptr, indices, data, side, vw, mass, locked, low, high, max_passes, ob
             moved[count] = v
             count += 1
             for p in range(indptr[v], indptr[v + 1]):
-                u = indices[p]
+                u = np.int64(indices[p])
                 change = -2.0 * data[p] if side[u] == side[v] else 2.0 * data[p]
                 if free[u]:
                     r = side[u]
@@ -267,8 +273,7 @@ def fm_refine(
     levels = max(1, int(peak)) if integer else 0
     patience = max(200, n // 20)
     _fm(
-        W.indptr,
-        W.indices,
+        *index_arrays(W),
         data,
         side,
         vw,

@@ -12,6 +12,8 @@ import scipy.sparse.linalg as sla
 from assay._core.errors import InputError
 from assay._shared.accel import njit
 
+from ._refine import index_arrays
+
 __all__ = ["cut_value", "enumerate_cuts", "fiedler_vector", "flow_round", "sweep_cut", "sweep_profile"]
 
 
@@ -83,7 +85,7 @@ def sweep_profile(W: sp.csr_array, order: np.ndarray) -> np.ndarray:
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)
     difference = np.zeros(n)
-    _profile(W.indptr, W.indices, W.data, rank, difference)
+    _profile(*index_arrays(W), W.data, rank, difference)
     return np.cumsum(difference)
 
 

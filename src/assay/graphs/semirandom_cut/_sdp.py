@@ -12,6 +12,8 @@ import scipy.sparse as sp
 
 from assay._shared.accel import njit
 
+from ._refine import index_arrays
+
 __all__ = ["Relaxation", "certified_lower_bound", "solve_lowrank"]
 
 # Up to this size the smallest eigenvalue is confirmed by a dense Cholesky factorisation (72 MB, half a second).
@@ -174,7 +176,7 @@ def solve_lowrank(
     V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
     V = np.ascontiguousarray(V, dtype=dtype)
     b_, degree_ = b.astype(dtype), degree.astype(dtype)
-    data = W.data.astype(dtype)
+    data, index = W.data.astype(dtype), index_arrays(W)
     on_device = device != "cpu"
     if on_device:
         sweep, move = _torch_sweeper(W, device, dtype)
@@ -188,9 +190,7 @@ def solve_lowrank(
         if on_device:
             V, inner = sweep(degree_, move(factor), b_, total, mu, V)
         else:
-            inner = _sweep(
-                W.indptr, W.indices, data, degree_, factor.astype(dtype), b_, total, dtype.type(mu), V, out
-            )
+            inner = _sweep(*index, data, degree_, factor.astype(dtype), b_, total, dtype.type(mu), V, out)
             V, out = out, V
         value = (float(degree.sum()) - inner) / 4
         history.append(value)
@@ -235,9 +235,7 @@ def _smallest_eigenvalue(matvec: Callable, n: int, rng: np.random.Generator, tol
             r -= Q[: j + 1].T @ (Q[: j + 1] @ r)  # twice is enough (Kahan and Parlett)
             beta[j] = np.linalg.norm(r)
             if j + 1 == steps or beta[j] < 1e-12 or (j >= 20 and j % 20 == 0):
-                theta, S = scipy.linalg.eigh_tridiagonal(
-                    alpha[: j + 1], beta[:j], select="i", select_range=(0, 0)
-                )
+                theta, S = scipy.linalg.eigh_tridiagonal(alpha[: j + 1], beta[:j], select="i", select_range=(0, 0))
                 residual = float(beta[j] * abs(S[-1, 0]))
                 best = (float(theta[0]), residual)
                 if residual <= tol or beta[j] < 1e-12:

@@ -1,0 +1,3 @@
+from ._median import MedianModel as MedianModel
+
+__all__ = ["MedianModel"]
