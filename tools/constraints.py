@@ -13,7 +13,9 @@ from pathlib import Path
 from group import expand
 
 ROOT = Path(__file__).parents[1]
-HEAD = "# Tested versions, written by `make constraints`; `make` installs with them. Lower bounds are in pyproject.toml.\n"
+HEAD = (
+    "# Tested versions, written by `make constraints`; `make` installs with them. Lower bounds are in pyproject.toml.\n"
+)
 
 
 def main() -> None:

@@ -32,7 +32,14 @@ def test_list_shows_every_method_and_filters(capsys):
 def test_show_names_what_a_user_needs(capsys):
     code, out, _ = call(capsys, "show", "dose-response")
     assert code == 0
-    for words in ("You bring", "You get", "Not for", "Paper", "assay demo dose-response", "assay dose-response fit --help"):
+    for words in (
+        "You bring",
+        "You get",
+        "Not for",
+        "Paper",
+        "assay demo dose-response",
+        "assay dose-response fit --help",
+    ):
         assert words in out
 
 
@@ -41,7 +48,7 @@ def test_show_names_what_a_user_needs(capsys):
     [
         (["lst"], "did you mean 'list'"),
         (["show", "rotatonal"], "did you mean 'rotational'"),
-        (["show"], "METHOD"),
+        (["show"], "--method"),
         (["list", "--feld", "bio"], "--feld"),
         (["demo", "nothing"], "no method"),
         (["data", "path", "dose-response", "none.csv"], "none.csv"),
@@ -78,7 +85,7 @@ def test_a_closed_pipe_is_no_error(toy):
     import sys
 
     done = subprocess.run(
-        f"{sys.executable} -c 'import sys; from assay.cli import main; sys.exit(main([\"list\", \"--json\"]))' | head -c 5",
+        f'{sys.executable} -c \'import sys; from assay.cli import main; sys.exit(main(["list", "--json"]))\' | head -c 5',
         shell=True,
         capture_output=True,
         text=True,

@@ -105,7 +105,11 @@ def test_atomic_path_names_the_file_it_could_not_write(tmp_path):
         write_json(tmp_path / "file" / "x.json", {})
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)
+    )
+)
 def test_anything_plain_is_strict_json(value):
     text = json.dumps(plain(value), allow_nan=False)
     assert plain(json.loads(text)) == json.loads(text)

@@ -33,7 +33,16 @@ def same(A, B):
 
 def test_containers_give_the_same_matrix():
     A = random_graph()
-    for other in (A, A.tocoo(), A.tolil(), A.tocsc(), A.toarray(), sp.csr_array(A), A.astype(np.int32), A.toarray().tolist()):
+    for other in (
+        A,
+        A.tocoo(),
+        A.tolil(),
+        A.tocsc(),
+        A.toarray(),
+        sp.csr_array(A),
+        A.astype(np.int32),
+        A.toarray().tolist(),
+    ):
         B, names = as_csr(other)
         assert same(A, B)
         assert B.dtype == np.float64
@@ -152,7 +161,10 @@ def test_metis_layouts(tmp_path):
 BAD_METIS = {
     "0-based": ("3 2\n1\n0 2\n1\n", "line 3: neighbour 0 is out of range; METIS counts vertices from 1"),
     "id too large": ("3 2\n2\n1 4\n2\n", "line 3: neighbour 4 is out of range; the header announces 3"),
-    "fewer edges": ("3 3\n2\n1 3\n2\n", "line 1: the header announces 3 edges, but the lists hold 4 entries, that is 2"),
+    "fewer edges": (
+        "3 3\n2\n1 3\n2\n",
+        "line 1: the header announces 3 edges, but the lists hold 4 entries, that is 2",
+    ),
     "edges counted twice": ("3 4\n2\n1 3\n2\n", "m counts each edge once"),
     "too few lines": ("4 2\n2\n1 3\n2", "line 1: the header announces 4 vertices, but only 3 lines follow"),
     "too many lines": ("2 1\n2\n1\n1\n", "line 4: the header .line 1. announces 2 vertices, but more lines follow"),
@@ -190,7 +202,11 @@ def test_empty_truncated_and_binary_files(tmp_path):
     path = tmp_path / "g.graph.gz"
     write_metis(path, random_graph(400, 1500))
     raw = path.read_bytes()
-    for content, message in ((b"", "empty"), (raw[: len(raw) // 2], "truncated|cut-off"), (b"\x00\x01\x02" * 50, "binary")):
+    for content, message in (
+        (b"", "empty"),
+        (raw[: len(raw) // 2], "truncated|cut-off"),
+        (b"\x00\x01\x02" * 50, "binary"),
+    ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=message):
             read_graph(path)
@@ -287,7 +303,11 @@ def test_edge_list_equals_the_matrix(tmp_path):
         ("g.csv", "source,target,weight\na,b,1\na,c,\n", "line 3: the weight is missing"),
         ("g.csv", "a,b,-2\n", "line 1: the weight is '-2'"),
         ("g.csv", "a,b,nan\n", "line 1: the weight is 'nan'"),
-        ("g.csv", "a,b,2\nb,a,3\n", "line 2: the edge b - a weighs 3 here but 2 in line 1|line 2: the edge a - b weighs 3"),
+        (
+            "g.csv",
+            "a,b,2\nb,a,3\n",
+            "line 2: the edge b - a weighs 3 here but 2 in line 1|line 2: the edge a - b weighs 3",
+        ),
         ("g.csv", "a\nb\n", "one column"),
         ("g.csv", "source,target\n", "header but no edges"),
         ("g.csv", "# nothing\n\n", "holds no edges"),

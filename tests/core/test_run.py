@@ -193,7 +193,14 @@ def test_full_disk_without_a_mount(tmp_path, monkeypatch):
 
 
 def test_bad_run_options(toy, table, tmp_path):
-    for args in (["--seed", "-1"], ["--seed", "x"], ["--resume"], ["--mode", "median"], ["--nonsense"], ["--track", "x"]):
+    for args in (
+        ["--seed", "-1"],
+        ["--seed", "x"],
+        ["--resume"],
+        ["--mode", "median"],
+        ["--nonsense"],
+        ["--track", "x"],
+    ):
         refused = toy("toy", "fit", table, *args, cwd=tmp_path)
         assert refused.returncode == 2, args
         assert refused.stderr.count("\n") == 1, refused.stderr

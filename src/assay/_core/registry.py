@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -105,11 +106,11 @@ class Card:
     limitations: tuple[str, ...] = ()
     status: str = "experimental"
     aliases: tuple[str, ...] = ()
-    data: tuple[DataFile, ...] = field(default=())
+    data: tuple[DataFile, ...] = ()
 
 
-def _table(path: Path, where: str, kind: type, raw: Any) -> Any:
-    known = {f.name for f in fields(kind)}
+def _table(path: Path, where: str, kind: Any, raw: Any) -> Any:
+    known = {f.name for f in dataclass_fields(kind)}
     unknown = sorted(set(raw) - known)
     if unknown:
         raise CardError(f"{path}: unknown key {unknown[0]!r} in {where}; known: {', '.join(sorted(known))}.")

@@ -54,7 +54,8 @@ def figure(width: float = 7.0, height: float = 4.0, **subplots: Any) -> tuple[Fi
     from cycler import cycler
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({**RC, "axes.prop_cycle": cycler(color=PALETTE)}):
+    settings: Any = {**RC, "axes.prop_cycle": cycler(color=PALETTE)}
+    with mpl.rc_context(settings):
         fig = Figure(figsize=(width, height), layout="constrained")
         axes = fig.subplots(**subplots)
     return fig, axes

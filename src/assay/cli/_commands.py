@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ _EXTRA_MODULES = {
 }
 
 
-def _rows(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> str:
+def _rows(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> str:
     """Lay out rows in columns; the last column wraps to the terminal's width."""
     widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header) - 1)]
     room = max(30, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 2 * len(widths))

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import GenericAlias
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -73,7 +74,9 @@ def make_command(card: Card, verb: str, target: str, argv: Sequence[str] = ()) -
     hints = typing.get_type_hints(job, localns={"Run": Run}, include_extras=True)
     job_parameters = [p for p in inspect.signature(job).parameters.values() if p.name != "run"]
     several = next((p.name for p in job_parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
-    types = {name: tuple[hint, ...] if name == several else hint for name, hint in hints.items()}
+    types: dict[str, Any] = dict(hints)
+    if several is not None:
+        types[several] = GenericAlias(tuple, (hints[several], ...))
     stored = _stored_arguments(argv, f"{card.slug} {verb}", [p.name for p in job_parameters], types)
     own = []
     for p in job_parameters:
