@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from assay._core.registry import cards
 from assay.testing import cases_of, checks_for
 
@@ -20,6 +21,13 @@ def repository_of():
     return lambda card: ROOT if card.folder.is_relative_to(ROOT / "src") else None
 
 
+def _failing(error):
+    def check():
+        raise error
+
+    return check
+
+
 def pytest_generate_tests(metafunc):
     if "card" in metafunc.fixturenames:
         found = [pytest.param(card, id=card.slug) for card in cards().values()]
@@ -28,11 +36,18 @@ def pytest_generate_tests(metafunc):
         kind = metafunc.module.KIND
         params = []
         for card in cards().values():
-            for case in cases_of(card):
-                if case.kind == kind:
-                    params += [
-                        pytest.param(check, id=f"{card.slug}-{case.name}-{name}") for name, check in checks_for(case)
-                    ]
+            try:
+                cases = [case for case in cases_of(card) if case.kind == kind]
+                bound = [(case, checks_for(case)) for case in cases]
+            except Exception as error:  # one broken method must not hide the others: it fails as a test of its own
+                if card.kind == kind:
+                    params.append(pytest.param(_failing(error), id=f"{card.slug}-cases"))
+                continue
+            params += [
+                pytest.param(check, id=f"{card.slug}-{case.name}-{name}")
+                for case, checks in bound
+                for name, check in checks
+            ]
         metafunc.parametrize("kind_check", params)
 
 

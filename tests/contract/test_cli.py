@@ -1,6 +1,7 @@
 """The command line: what it costs to start, what it says, how it ends."""
 
 import pytest
+
 from assay._core.registry import cards
 from assay.testing import run_cli
 

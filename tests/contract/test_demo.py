@@ -5,6 +5,7 @@ import re
 import tomllib
 
 import pytest
+
 from assay._core.registry import cards
 
 # CPU seconds of a demo under ASSAY_SMOKE=1, with the interpreter and all imports; factor 2 for slow machines.
@@ -49,18 +50,31 @@ def test_demo_leaves_the_promised_files(card, demos):
     for name in ("config.toml", "result.json", "history.jsonl", "env.json", "log.txt", "report.html"):
         assert (out / name).is_file(), f"{name} is missing"
     assert [p for p in (out / "artefacts").rglob("*") if p.is_file()], "no artefact"
-    figures = [p for p in (out / "figures").iterdir()]
+    figures = list((out / "figures").iterdir())
     assert figures, "no figure"
     assert {p.suffix for p in figures} <= {".svg", ".png"}
 
 
 def test_demo_leaves_nothing_else(card, demos):
     _, out = demos(card.slug)
-    known = {"config.toml", "result.json", "history.jsonl", "env.json", "log.txt", "report.html", "artefacts", "figures"}
+    known = {
+        "config.toml",
+        "result.json",
+        "history.jsonl",
+        "env.json",
+        "log.txt",
+        "report.html",
+        "artefacts",
+        "figures",
+    }
     assert {p.name for p in out.iterdir()} <= known
     temporary = [p.name for p in out.rglob("*") if p.name.startswith(".") or p.suffix in (".tmp", ".part", ".pkl")]
     assert not temporary
-    empty = [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file() and not p.stat().st_size and p.name != "history.jsonl"]
+    empty = [
+        str(p.relative_to(out))
+        for p in out.rglob("*")
+        if p.is_file() and not p.stat().st_size and p.name != "history.jsonl"
+    ]
     assert not empty, f"empty files: {empty}"
 
 

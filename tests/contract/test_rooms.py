@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from assay._core.registry import KINDS as CARD_KINDS
 from assay._core.registry import cards
 from assay.testing import KINDS, checks_for_method

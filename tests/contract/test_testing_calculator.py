@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+
 from assay.testing import Case, check_calculator, checks_for, fingerprint, leaves
 from assay.testing._calculator import CHECKS
 
@@ -71,7 +72,7 @@ def wrong_error(rate, time, levels=()):
 
 
 def case(f, **kwargs):
-    data = lambda: [{"rate": 0.5, "time": 2.0, "levels": [1.0]}, {"rate": 0.1, "time": 3.0}]  # noqa: E731
+    data = lambda: [{"rate": 0.5, "time": 2.0, "levels": [1.0]}, {"rate": 0.1, "time": 3.0}]
     kwargs = {"bad": [{"rate": -1.0, "time": 1.0}, {"rate": float("nan"), "time": 1.0}], **kwargs}
     return Case(f.__name__, "calculator", make=lambda: f, data=data, **kwargs)
 

@@ -4,12 +4,13 @@ import unittest
 
 import numpy as np
 import pytest
-from assay.testing import Case, check_estimator, checks_for
-from assay.testing._estimator import CHECKS
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Lasso, SGDClassifier
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
+
+from assay.testing import Case, check_estimator, checks_for
+from assay.testing._estimator import CHECKS
 
 
 def xy():
@@ -243,7 +244,10 @@ class BrokenForSklearn(Lasso):
 
 
 def test_sklearn_checks_are_run():
-    good, broken = dict(checks_for(case(Lasso, sklearn_checks=True))), dict(checks_for(case(BrokenForSklearn, sklearn_checks=True)))
+    good, broken = (
+        dict(checks_for(case(Lasso, sklearn_checks=True))),
+        dict(checks_for(case(BrokenForSklearn, sklearn_checks=True))),
+    )
     assert len(good) > 40
     good["check_regressors_train"]()
     with pytest.raises(AssertionError):
@@ -255,7 +259,9 @@ def test_expected_failures_can_only_shrink():
     with pytest.raises(unittest.SkipTest, match="a reason"):
         dict(checks_for(known))["check_fit_returns_self"]()
     with pytest.raises(AssertionError, match="drop the entry"):
-        dict(checks_for(case(Mean, expected_failures={"check_fit_returns_self": "a reason"})))["check_fit_returns_self"]()
+        dict(checks_for(case(Mean, expected_failures={"check_fit_returns_self": "a reason"})))[
+            "check_fit_returns_self"
+        ]()
     with pytest.raises(ValueError, match="unknown checks"):
         checks_for(case(Mean, expected_failures={"check_nothing": "a reason"}))
     with pytest.raises(ValueError, match="needs its reason"):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClusterMixin
+
 from assay.testing import Case, check_graph_algorithm, checks_for
 from assay.testing._graph import CHECKS, check_returns_self
-from sklearn.base import BaseEstimator, ClusterMixin
 
 nx = pytest.importorskip("networkx", reason="extra graphs")
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+
 from assay.testing import Case, check_module, checks_for
 from assay.testing._module import CHECKS
-from torch import nn
 
 
 class Net(nn.Module):
@@ -137,7 +138,9 @@ class ForgetsBuffer(Net):
 
 def case(make, **kwargs):
     kwargs = {"output_shape": (6, 3), **kwargs}
-    return Case(make.__name__, "torch module", make=make, data=lambda: (torch.linspace(-1, 1, 30).reshape(6, 5),), **kwargs)
+    return Case(
+        make.__name__, "torch module", make=make, data=lambda: (torch.linspace(-1, 1, 30).reshape(6, 5),), **kwargs
+    )
 
 
 def linear():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from assay.testing import Case, check_optimizer, checks_for
 from assay.testing._optimizer import CHECKS
 
@@ -149,7 +150,7 @@ class IgnoresScale(Plain):
 
 
 class SharedBuffers(Plain):
-    buffers: dict = {}  # noqa: RUF012  the fault is that copies share it
+    buffers: dict = {}
 
     def update(self, p, g, group):
         buffer = self.buffers.setdefault(p.shape, torch.zeros_like(p))

@@ -7,8 +7,10 @@ exceeds its limit, and its death is that cell's error and nobody else's.
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import resource
+import socket
 import sys
 import time
 import traceback
@@ -16,6 +18,9 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+IDLE_S = (
+    20.0  # an idle process ends: workers of a pool live on for minutes, and this one may hold a gigabyte of imports
+)
 TRACE = 6000  # characters of a traceback that are kept: enough for the frames that matter, small enough for a page
 
 
@@ -26,6 +31,20 @@ def _die_with_parent() -> None:
         import signal
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def driver_lives(driver: tuple[str, int]) -> bool:
+    """Whether the run's own process (host, id) is still there; one on another host is taken to be."""
+    host, pid = driver
+    if host != socket.gethostname() or pid == os.getpid():
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # alive, but somebody else's
+    return True
 
 
 def _cpu_seconds() -> float:
@@ -162,9 +181,16 @@ def main() -> None:
     connection = Connection(int(sys.argv[1]))
     server = _Server()
     ready = False
+    driver: tuple[str, int] | None = None
     while True:
         try:
+            idle = 0.0
+            while not connection.poll(1.0):
+                idle += 1.0
+                if idle >= IDLE_S or (driver is not None and not driver_lives(driver)):
+                    return
             job = connection.recv()
+            driver = job["driver"]
         except EOFError:
             return
         if not ready:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ._rules import Verdict
+    from rich.console import Console
+
+    from ._rules import Comparison, Verdict
     from ._store import ClaimsRun
 
 MARKS = {
@@ -42,7 +44,7 @@ def list_(method: str = "*") -> None:
         tiers = "".join(name[0] if name in claim.tiers else "-" for name in ("quick", "standard", "full"))
         print(f"{claim.id:<{width}}  {tiers}  {claim.says}")
     print(
-        f"\n{len(claims)} claims of {len(methods)} methods; q quick, s standard, f full. `assay claims show ID` says more."
+        f"\n{len(claims)} claims of {len(methods)} methods; q quick, s standard, f full; `assay claims show ID` tells more."
     )
 
 
@@ -58,7 +60,7 @@ def show(claim: str) -> None:
 
     for method in load(claim):
         for found in method.claims:
-            rows = [
+            rows: list[tuple[str, str]] = [
                 ("says", found.says),
                 ("where", found.where),
                 ("paper", found.paper),
@@ -85,9 +87,9 @@ def show(claim: str) -> None:
                 ("caveat", found.caveat),
                 ("expected", f"{found.expect}: {found.expect_reason}" if found.expect_reason else ""),
             ]
-            for name, tier in found.tiers.items():
+            for level, tier in found.tiers.items():
                 size = ", ".join(f"{k}={v}" for k, v in tier.size.items())
-                rows.append((name, f"{tier.seeds} seeds, {tier.limit_s:g} s per cell{', ' + size if size else ''}"))
+                rows.append((level, f"{tier.seeds} seeds, {tier.limit_s:g} s per cell{', ' + size if size else ''}"))
             print(found.id)
             for name, text in rows:
                 if text:
@@ -242,7 +244,6 @@ def diff(a: Path, b: Path, /) -> None:
     b : Path
         The newer.
     """
-    from rich.console import Console
     from rich.table import Table
 
     rows = compare(a, b)
@@ -258,7 +259,7 @@ def diff(a: Path, b: Path, /) -> None:
         table.add_row(
             *(str(row[k]) for k in ("claim", "comparator", "before", "after", "from", "to", "change")), style=style
         )
-    Console().print(table)
+    _console().print(table)
     print(f"{len(changed)} of {len(rows)} comparisons differ.")
 
 
@@ -309,10 +310,10 @@ def _outside(before: dict[str, object], after: dict[str, object]) -> bool:
 
 def print_verdicts(done: ClaimsRun) -> None:
     """Print one row per claim: mark, id, effect with unit and interval, pairs, seconds, verdict."""
-    from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, title=None)
+    table = Table(box=None, pad_edge=False)
     for name, justify in (
         ("", "left"),
         ("claim", "left"),
@@ -325,7 +326,7 @@ def print_verdicts(done: ClaimsRun) -> None:
     table.add_column("verdict", overflow="fold")
     for claim, verdict in zip(done.claims, done.verdicts, strict=True):
         mark, style = MARKS.get(verdict.verdict, ("?", "yellow"))
-        rows = verdict.comparisons or [None]
+        rows: list[Comparison | None] = list(verdict.comparisons) or [None]
         for i, c in enumerate(rows):
             first = i == 0
             effect = "" if c is None else _effect(vars(c))
@@ -336,15 +337,22 @@ def print_verdicts(done: ClaimsRun) -> None:
                 f"[{style}]{mark}[/]" if first else "",
                 claim.id if first else "",
                 "" if c is None else c.comparator,
-                f"{effect} {unit}".strip() if effect else "",
+                escape(f"{effect} {unit}".strip()) if effect else "",
                 "" if c is None else str(c.n_pairs),
                 f"{done.seconds(claim.id):.1f}" if first else "",
                 _words(verdict) if first else f"[dim]{c.verdict if c else ''}[/]",
             )
-    Console().print(table)
+    _console().print(table)
     for claim, verdict in zip(done.claims, done.verdicts, strict=True):
         if verdict.reason and verdict.verdict not in ("supported", "direction holds"):
             print(f"{claim.id}: {verdict.reason}")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # In a file or a pipe there is no width to fit into: do not break what somebody will grep.
+    return Console(width=None if sys.stdout.isatty() else 180)
 
 
 def _words(verdict: Verdict) -> str:

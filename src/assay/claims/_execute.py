@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -21,6 +22,7 @@ from typing import Any, Literal
 from assay._core.errors import AssayError, InputError
 from assay._core.progress import track
 
+from ._cell import driver_lives
 from ._models import TIERS, Source
 from ._plan import Cell, Plan, fingerprint_of, load, plan
 from ._store import ClaimsRun, environment, load_run, locked, now, read_cells, start, write_cell
@@ -94,14 +96,8 @@ class _Child:
 
 def _check_driver(driver: tuple[str, int]) -> None:
     """An orphaned worker stops: nobody would write down what it finds."""
-    host, pid = driver
-    if host == socket.gethostname() and pid != os.getpid():
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            raise SystemExit("the run that started this worker is gone") from None
-        except PermissionError:
-            return  # alive, but somebody else's
+    if not driver_lives(driver):
+        raise SystemExit("the run that started this worker is gone")
 
 
 def _stop_child() -> None:
@@ -116,32 +112,25 @@ def run_cell(job: Mapping[str, Any]) -> dict[str, Any]:
 
     This is the unit that joblib distributes; `submitit` on SLURM maps the same function over the same jobs.
     """
-    child: _Child | None = getattr(_local, "child", None)
-    _check_driver(job["driver"])
-    if child is not None and (child.slug != job["slug"] or child.process.poll() is not None):
-        _stop_child()
-        child = None
-    if child is None:
-        child = _local.child = _Child(job["slug"], job["threads"])
     began = time.monotonic()
     limit, stage = STARTUP_S, "starting"
     try:
-        child.connection.send({k: v for k, v in job.items() if k != "driver"})
-        child.wait(limit, job["driver"])
+        _check_driver(job["driver"])
+        child = _start_cell(job)
         limit, stage, began = job["limit_s"], "running", time.monotonic()
         found: dict[str, Any] = child.wait(limit, job["driver"])
         if found["status"] == "error":
             found["output"] = child.printed()
     except TimeoutError:
         found = {"status": "timeout", "reason": f"stopped by the watchdog: {stage} took more than {limit:g} s"}
-        found["output"] = child.printed()
+        found["output"] = _local.child.printed()
         _stop_child()
     except (EOFError, ConnectionError):
+        child = _local.child
         code = child.process.wait()
         if code < 0:
-            why = f"was killed by {signal.Signals(-code).name}" + (
-                ", perhaps out of memory" if code == -signal.SIGKILL else ""
-            )
+            name = signal.Signals(-code).name
+            why = f"was killed by {name}" + (", perhaps out of memory" if code == -signal.SIGKILL else "")
         else:
             why = f"ended with exit code {code}"
         found = {"status": "error", "reason": f"the cell's process {why}", "output": child.printed()}
@@ -152,6 +141,23 @@ def run_cell(job: Mapping[str, Any]) -> dict[str, Any]:
     found.setdefault("seconds", time.monotonic() - began)
     found.setdefault("metrics", {})
     return {**{k: job[k] for k in RECORDED}, **found}
+
+
+def _start_cell(job: Mapping[str, Any]) -> _Child:
+    """Hand the job to this worker's process, started if need be, and return when the cell has begun."""
+    child: _Child | None = getattr(_local, "child", None)
+    if child is not None and child.slug == job["slug"] and child.process.poll() is None:
+        try:
+            child.connection.send(dict(job))
+            child.wait(STARTUP_S, job["driver"])
+            return child
+        except (EOFError, ConnectionError):
+            pass  # it ended for being idle just now, before the cell began: start another
+    _stop_child()
+    child = _local.child = _Child(job["slug"], job["threads"])
+    child.connection.send(dict(job))
+    child.wait(STARTUP_S, job["driver"])
+    return child
 
 
 RECORDED = (
@@ -170,6 +176,14 @@ RECORDED = (
 )
 
 
+def _run_and_write(job: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """As `run_cell`, but the worker itself writes the cell where it sees the run's folder (this machine, a shared disk)."""
+    record = run_cell(job)
+    if (Path(folder) / "plan.json").is_file():
+        write_cell(Path(folder), record)
+    return record
+
+
 def _jobs(cells: Sequence[Cell], sources: Mapping[tuple[str, str], tuple[str, Any]]) -> list[dict[str, Any]]:
     driver = (socket.gethostname(), os.getpid())
     return [
@@ -184,7 +198,7 @@ def _jobs(cells: Sequence[Cell], sources: Mapping[tuple[str, str], tuple[str, An
     ]
 
 
-def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str) -> Iterator[dict[str, Any]]:
+def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str, folder: Path) -> Iterator[dict[str, Any]]:
     """The records of the jobs as they finish. The only place that knows about back-ends."""
     import joblib
 
@@ -198,7 +212,7 @@ def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str) -> Iterator
 
         if not ray.is_initialized():
             # Joins the cluster that RAY_ADDRESS names, or starts one on this machine.
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         register_ray()
     elif backend == "dask":
         from assay._core.errors import require
@@ -206,10 +220,14 @@ def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str) -> Iterator
         require("distributed", "pip:distributed")
     # Threads are limited in the cell's own process, for every back-end alike (ray has no inner_max_num_threads).
     with joblib.parallel_config(**options):
+        # Ray's back-end returns nothing before everything is done; its workers then write down cells themselves, so that
+        # an interruption loses as little as elsewhere.
+        streams = joblib.parallel.get_active_backend()[0].supports_return_generator
+        call = joblib.delayed(run_cell if streams else _run_and_write)
+        extra = () if streams else (str(folder.resolve()),)
         # batch_size=1: cells last seconds, and a batch would hold finished ones back from the disk.
-        yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(
-            joblib.delayed(run_cell)(j) for j in jobs
-        )
+        parallel = joblib.Parallel(return_as="generator_unordered" if streams else "list", batch_size=1)
+        yield from parallel(call(job, *extra) for job in jobs)
 
 
 def execute(
@@ -230,7 +248,9 @@ def execute(
                 if not todo:
                     break
                 try:
-                    for record in _parallel(_jobs(todo, work.sources), 1 if alone else min(jobs, len(todo)), backend):
+                    for record in _parallel(
+                        _jobs(todo, work.sources), 1 if alone else min(jobs, len(todo)), backend, folder
+                    ):
                         done[record["key"]] = write_cell(folder, record)
                         bar.update()
                 except Exception as error:
@@ -434,7 +454,7 @@ def _data(
                 f"--data {asked[0]}: no such file or folder, and no such source (there is: {', '.join(sorted(known))})."
             )
         tasks = sorted({t for m in methods for c in m.claims if c.accepts for t in c.accepts.tasks})
-        options = {
+        options: dict[str, Any] = {
             "path": str(Path(asked[0]).resolve()),
             "target": target,
             "split": split,

@@ -39,7 +39,10 @@ class _Rule(_Record):
         return None
 
     def __str__(self) -> str:
-        shown = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in self if k != "rule" and v is not None)
+        # What was left at its default says nothing; a margin is always said.
+        fields = type(self).model_fields
+        said = [(k, v) for k, v in self if k != "rule" and (v != fields[k].default or k == "by")]
+        shown = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in said)
         return f"{self.name}({', '.join(shown)})"
 
 

@@ -1,8 +1,8 @@
 """The statistics: from the results of cells to verdicts, by the rule that the claim fixed before anything ran.
 
-Every statistical rule is one question on one axis: is the quantity inside a region whose ends are the margins? The claim
-is supported when the 95 % interval lies inside the region, not supported when it lies outside, and inconclusive when it
-straddles an end.
+Every statistical rule is one question on one axis: is the quantity inside a region whose ends are the margins? The
+claim is supported when the 95 % interval lies inside the region, not supported when it lies outside, and inconclusive
+when it straddles an end.
 """
 
 from __future__ import annotations
@@ -275,6 +275,7 @@ def _values(claim: Claim, record: Mapping[str, Any]) -> dict[tuple[str, ...], fl
     """The cell's values by item label; one value under the empty label where the claim does not pair by items."""
     rule = claim.test
     items = [name for name in claim.pairs if name not in ("seed", "data")]
+    found: dict[tuple[str, ...], float]
     if isinstance(rule, Slope):
         found = {(): _slope(record, rule)}
     elif isinstance(rule, Crossing) and rule.level is not None:
@@ -295,11 +296,11 @@ def _values(claim: Claim, record: Mapping[str, Any]) -> dict[tuple[str, ...], fl
             found = dict(zip(zip(*labels, strict=True), map(float, value), strict=True))
             if len(found) != len(value):
                 raise _Unusable(f"the labels {', '.join(items)} are not unique")
-    for value in found.values():
-        if not math.isfinite(value):
-            raise _Unusable(f"the metric {claim.metric!r} is {value}")
-        if isinstance(rule, Ratio) and value <= 0:
-            raise _Unusable(f"a ratio needs positive values, and {claim.metric!r} is {value:g}")
+    for one in found.values():
+        if not math.isfinite(one):
+            raise _Unusable(f"the metric {claim.metric!r} is {one}")
+        if isinstance(rule, Ratio) and one <= 0:
+            raise _Unusable(f"a ratio needs positive values, and {claim.metric!r} is {one:g}")
     return found
 
 

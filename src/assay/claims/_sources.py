@@ -82,8 +82,8 @@ def read_user_data(
         read = _graph if accepted == {"graph"} else _sequence_table if accepted == {"sequences"} else _table
     else:
         raise InputError(
-            f"{path}: files ending in {kind or 'nothing'!r} are not known; bring a CSV/TSV/Parquet table, NPZ, a folder "
-            "of images, a graph (MTX, GRAPH, EDGES, GML), FASTA or SMI."
+            f"{path}: files ending in {kind or 'nothing'!r} are not known; bring a CSV/TSV/Parquet table, NPZ, "
+            "a folder of images, a graph (MTX, GRAPH, EDGES, GML), FASTA or SMI."
         )
     source = read(path, target=target, split=split, group=group, accepted=accepted)
     # The options change the data as much as the file does.

@@ -19,10 +19,10 @@ from ._run import data_dir as data_dir
 from ._run import run_cli as run_cli
 
 __all__ = [
+    "KINDS",
     "Case",
     "CheckResult",
     "FakeRun",
-    "KINDS",
     "Result",
     "cases_of",
     "check_calculator",

@@ -114,7 +114,9 @@ def bind(case: Case, checks: Iterable[tuple[str, Check]]) -> list[tuple[str, Cal
     expected = {**case.expected_failures, **case.expected_failed_checks}
     unknown = sorted(set(expected) - {name for name, _ in checks})
     if unknown:
-        raise ValueError(f"{case.name}: expected_failures names unknown checks {unknown}; known: {[n for n, _ in checks]}")
+        raise ValueError(
+            f"{case.name}: expected_failures names unknown checks {unknown}; known: {[n for n, _ in checks]}"
+        )
     return [(name, _bound(case, name, check, expected.get(name))) for name, check in checks]
 
 
@@ -126,7 +128,9 @@ def _bound(case: Case, name: str, check: Check, reason: str | None) -> Callable[
         try:
             check(case)
         except unittest.SkipTest as skip:
-            raise AssertionError(f"{case.name}: {name} does not apply here ({skip}); drop its expected failure") from skip
+            raise AssertionError(
+                f"{case.name}: {name} does not apply here ({skip}); drop its expected failure"
+            ) from skip
         except Exception as error:  # any failure is the one that was announced
             raise unittest.SkipTest(f"expected failure: {reason}") from error
         raise AssertionError(f"{case.name}: {name} passes although it was expected to fail ({reason}); drop the entry")

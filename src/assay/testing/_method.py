@@ -1,7 +1,9 @@
 """The rooms of a method's house: what must be there for a method to be complete, seen from its card."""
+# ruff: noqa: PT018 - one assert, one message
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pickle
@@ -47,9 +49,13 @@ def check_card(card: Any, root: Path | None) -> None:
     """Every field says something: title, summary, brings, yields, limitations, the paper."""
     for name in ("title", "summary", "kind", "brings", "yields", "demo", "status", "field", "slug"):
         assert getattr(card, name).strip(), f"card.toml: {name} is empty"
-    assert "\n" not in card.summary and len(card.summary) <= 120, "card.toml: summary must be one line of at most 120 characters"
+    assert "\n" not in card.summary and len(card.summary) <= 120, (
+        "card.toml: summary must be one line of at most 120 characters"
+    )
     assert card.limitations and all(len(text) > 15 for text in card.limitations), "card.toml: say what it is not for"
-    assert card.paper.title and card.paper.authors and card.paper.venue, "card.toml: [paper] needs title, authors, venue"
+    assert card.paper.title and card.paper.authors and card.paper.venue, (
+        "card.toml: [paper] needs title, authors, venue"
+    )
     assert card.paper.arxiv or card.paper.url, "card.toml: [paper] needs arxiv or url"
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", card.slug), f"slug {card.slug!r} must be words joined by hyphens"
     assert card.folder.name == card.slug.replace("-", "_"), "the folder is the slug with underscores"
@@ -72,10 +78,14 @@ def check_commands(card: Any, root: Path | None) -> None:
             continue
         for name, parameter in parameters.items():
             if name != "run":
-                assert re.search(rf"^\*?{name}\b", doc, re.MULTILINE), f"{target}: {name} is not in the docstring's Parameters"
+                assert re.search(rf"^\*?{name}\b", doc, re.MULTILINE), (
+                    f"{target}: {name} is not in the docstring's Parameters"
+                )
                 assert parameter.annotation is not inspect.Parameter.empty, f"{target}: {name} has no type"
     own = [verb for verb in card.commands if verb not in VERBS]
-    assert not set(card.commands) <= set(own), f"none of the verbs {sorted(card.commands)} is a common one ({', '.join(VERBS)})"
+    assert not set(card.commands) <= set(own), (
+        f"none of the verbs {sorted(card.commands)} is a common one ({', '.join(VERBS)})"
+    )
 
 
 def check_cheap_imports(card: Any, root: Path | None) -> None:
@@ -91,10 +101,19 @@ def check_cheap_imports(card: Any, root: Path | None) -> None:
 
 
 def check_public_names(card: Any, root: Path | None) -> None:
-    """Every public name is there, has a docstring in numpydoc form, and an Example that runs."""
+    """Every public name is there and has a docstring in numpydoc form; the stub's `__all__` lists the same names."""
     package = importlib.import_module(card.module)
     names = list(package.__all__)
     assert names, f"{card.module} has no public name"
+    stub = (card.folder / "__init__.pyi").read_text(encoding="utf-8")
+    listed = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+    ]
+    assert listed and sorted(listed[0]) == sorted(names), (
+        "__init__.pyi: __all__ must list exactly the names that it imports"
+    )
     faults = []
     for name in names:
         obj = getattr(package, name)
@@ -109,7 +128,9 @@ def docstring_faults(obj: Any) -> list[str]:
     if not doc.strip() or (inspect.isclass(obj) and not (obj.__doc__ or "").strip()):
         return ["no docstring"]
     faults = []
-    if "Examples\n--------" not in doc and ">>> " not in doc:
+    if doc.splitlines()[0].strip() in ("", "Parameters", "Returns"):
+        faults.append("no sentence that says what it does")
+    if ">>> " not in doc:
         faults.append("no Example")
     try:
         signature = inspect.signature(obj)
@@ -136,7 +157,7 @@ def docstring_faults(obj: Any) -> list[str]:
                 faults.append(f"documents parameters that it does not have: {', '.join(gone)}")
     if inspect.isfunction(obj):
         returns = inspect.signature(obj).return_annotation
-        nothing = returns in (None, "None") or returns is inspect.Signature.empty and "return " not in _source(obj)
+        nothing = returns in (None, "None") or (returns is inspect.Signature.empty and "return " not in _source(obj))
         generator = inspect.isgeneratorfunction(obj)
         if not nothing and not generator and not re.search(r"^(Returns|Yields)\n-+", doc, re.MULTILINE):
             faults.append("no Returns section")
@@ -163,7 +184,7 @@ def check_doctests(card: Any, root: Path | None) -> None:
         seen.add(id(obj))
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         output: list[str] = []
-        for test in finder.find(obj, name, module=sys.modules[obj.__module__], globs={}):
+        for test in finder.find(obj, name, module=sys.modules[obj.__module__]):
             runner.run(test, out=output.append)
             examples += len(test.examples)
         assert runner.summarize(verbose=False).failed == 0, "".join(output)
@@ -209,7 +230,15 @@ def check_contract_cases(card: Any, root: Path | None) -> None:
 
 def check_package_rooms(card: Any, root: Path | None) -> None:
     """The package holds its lazy face, job, claims, contract and a sample with its provenance, and no pickle."""
-    for name in ("card.toml", "__init__.py", "__init__.pyi", "_job.py", "claims.py", "_contract.py", "data/PROVENANCE.md"):
+    for name in (
+        "card.toml",
+        "__init__.py",
+        "__init__.pyi",
+        "_job.py",
+        "claims.py",
+        "_contract.py",
+        "data/PROVENANCE.md",
+    ):
         assert (card.folder / name).is_file(), f"{card.folder.name} lacks {name}"
     files = [p for p in (card.folder / "data").rglob("*") if p.is_file() and p.name != "PROVENANCE.md"]
     provenance = (card.folder / "data" / "PROVENANCE.md").read_text(encoding="utf-8")
@@ -218,10 +247,16 @@ def check_package_rooms(card: Any, root: Path | None) -> None:
         assert path.name in provenance, f"PROVENANCE.md does not mention {path.name}"
         with path.open("rb") as handle:
             head = handle.read(2)
-        assert not (head[:1] == pickle.PROTO and head[1:] in (b"\x02", b"\x03", b"\x04", b"\x05")), f"{path.name} is a pickle"
+        assert not (head[:1] == pickle.PROTO and head[1:] in (b"\x02", b"\x03", b"\x04", b"\x05")), (
+            f"{path.name} is a pickle"
+        )
     size = sum(p.stat().st_size for p in files)
     assert size <= 2**20, f"data/ holds {size / 2**20:.2f} MiB; the limit is 1 MiB"
-    algorithm = [p.name for p in card.folder.glob("_*.py") if p.name not in ("__init__.py", "_job.py", "_contract.py", "_experiments.py")]
+    algorithm = [
+        p.name
+        for p in card.folder.glob("_*.py")
+        if p.name not in ("__init__.py", "_job.py", "_contract.py", "_experiments.py")
+    ]
     assert algorithm, "no _<noun>.py holds the algorithm"
 
 

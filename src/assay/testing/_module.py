@@ -1,4 +1,5 @@
 """The contract of kind "torch module"."""
+# ruff: noqa: PT018 - one assert, one message
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ def check_shapes(case: Case) -> None:
     assert out, "forward returned no tensor"
     assert all(torch.isfinite(t).all() for t in out if t.is_floating_point()), "the output is not finite"
     if case.output_shape is not None:
-        assert tuple(out[0].shape) == tuple(case.output_shape), f"output {tuple(out[0].shape)}, promised {tuple(case.output_shape)}"
+        assert tuple(out[0].shape) == tuple(case.output_shape), (
+            f"output {tuple(out[0].shape)}, promised {tuple(case.output_shape)}"
+        )
     text = f"{inspect.getdoc(type(module))}\n{inspect.getdoc(type(module).forward)}"
     assert "Shape" in text, f"neither {type(module).__name__} nor its forward documents its shapes"
 
@@ -87,8 +90,12 @@ def check_state_dict_round_trip(case: Case) -> None:
 def check_train_eval(case: Case) -> None:
     """train() and eval() reach every submodule; in eval two calls agree and leave parameters and buffers alone."""
     module = _make(case)
-    assert module.train() is module and all(m.training for m in module.modules()), "train() does not reach all submodules"
-    assert module.eval() is module and not any(m.training for m in module.modules()), "eval() does not reach all submodules"
+    assert module.train() is module and all(m.training for m in module.modules()), (
+        "train() does not reach all submodules"
+    )
+    assert module.eval() is module and not any(m.training for m in module.modules()), (
+        "eval() does not reach all submodules"
+    )
     mark, inputs = fingerprint(module), case.inputs()
     first = _call(module, inputs, seed=1)
     assert _equal(first, _call(module, inputs, seed=2)), "two calls in eval mode differ"
@@ -116,11 +123,15 @@ def check_float64(case: Case) -> None:
     module = _make(case).eval()
     inputs = case.inputs()
     single = _floating(_call(module, inputs))
-    double = _floating(_call(copy.deepcopy(module).double(), _map(inputs, lambda t: t.double() if t.is_floating_point() else t)))
+    double = _floating(
+        _call(copy.deepcopy(module).double(), _map(inputs, lambda t: t.double() if t.is_floating_point() else t))
+    )
     for a, b in zip(single, double, strict=True):
         assert b.dtype == torch.float64, f"float64 weights and inputs give {b.dtype}"
         # 1e-3 of the largest value: single precision through some layers, far below a wrong formula
-        assert float((a.double() - b).abs().max()) <= 1e-3 * max(1.0, float(b.abs().max())), "float64 disagrees with float32"
+        assert float((a.double() - b).abs().max()) <= 1e-3 * max(1.0, float(b.abs().max())), (
+            "float64 disagrees with float32"
+        )
 
 
 def check_batch_consistency(case: Case) -> None:
@@ -137,7 +148,9 @@ def check_batch_consistency(case: Case) -> None:
         assert out.shape == joined.shape, f"the items give {tuple(joined.shape)}, the batch {tuple(out.shape)}"
         scale = max(1.0, float(out.abs().max())) if out.numel() else 1.0
         atol = (_ATOL if case.atol is None else case.atol) * scale
-        assert torch.allclose(out.double(), joined.double(), rtol=0.0, atol=atol), "an item depends on the rest of its batch"
+        assert torch.allclose(out.double(), joined.double(), rtol=0.0, atol=atol), (
+            "an item depends on the rest of its batch"
+        )
 
 
 def check_input_not_mutated(case: Case) -> None:
@@ -162,7 +175,8 @@ def check_deepcopy(case: Case) -> None:
 
 def check_save_pretrained(case: Case) -> None:
     """save_pretrained, from_pretrained: same bits out, a safetensors file and a JSON config, and no pickle."""
-    module, inputs = _make(case).eval(), case.inputs()
+    module: Any = _make(case).eval()
+    inputs = case.inputs()
     if not hasattr(module, "save_pretrained"):
         raise not_applicable("has no save_pretrained")
     with tempfile.TemporaryDirectory() as folder:

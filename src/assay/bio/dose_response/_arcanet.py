@@ -473,7 +473,9 @@ class ARCANet(BaseEstimator):
         self.pairs_ = (data.drug_index.copy(), data.cell_index.copy(), mask.any(axis=1))
         self._index_pairs()
         if settings["residual"] == "stack":
-            self.ridge_ = self._ridge().fit(data, mask)
+            from assay.bio.dose_response._stack import FrozenRidge
+
+            self.ridge_ = FrozenRidge.of(self._ridge().fit(data, mask))
         if settings["residual"] == "gp":
             self._fit_gp(data, mask)
         return self
@@ -676,6 +678,7 @@ class ARCANet(BaseEstimator):
         self.holdout_std_ = float(np.sqrt(np.mean((truth - ridge - self.stack_weight_ * gap) ** 2)))
 
     def _fit_gp(self, data: DoseResponseData, mask: NDArray[np.bool_]) -> None:
+        from assay.bio.dose_response._metrics import value_variance
         from assay.bio.dose_response._residual import ResidualGP
 
         curve, place = np.nonzero(mask)
@@ -684,12 +687,10 @@ class ARCANet(BaseEstimator):
         residual = np.zeros(mask.shape)
         residual[curve, place] = data.effect[curve, place] - mean
         self.residual_gp_ = ResidualGP(random_state=self.seed_).fit(data, residual, mask)
-        spread = data.replicate_sd[mask]
-        spread = spread[np.isfinite(spread) & (spread > 0)]
-        # The deviation of a mean of r replicates is smaller by sqrt(r); it is the mean that was fitted.
-        if len(spread):
-            count = float(np.median(data.replicate_n[mask]))
-            floor = float(np.median(spread**2)) / max(count, 1.0)
+        known = value_variance(data)[mask]
+        known = known[np.isfinite(known) & (known > 0)]
+        if len(known):
+            floor = float(np.median(known))
             if self.residual_gp_.noise_ < COLLAPSED_NOISE * floor:
                 warnings.warn(
                     f"The residual noise ({self.residual_gp_.noise_:.2g}) is far below the replicate variance "
@@ -801,7 +802,7 @@ class ARCANet(BaseEstimator):
         self._check_fitted()
         drug, cell, dose = broadcast_query(drug, cell, dose)
         d, c = self._codes(drug.ravel(), cell.ravel())
-        mean, parts = self._predict_codes(d, c, drug.ravel(), cell.ravel(), dose.ravel().astype(float), return_std)
+        mean, parts = self._predict_codes(d, c, dose.ravel().astype(float), return_std)
         if not return_std:
             return mean.reshape(dose.shape)
         return mean.reshape(dose.shape), _total(parts).reshape(dose.shape)
@@ -822,15 +823,13 @@ class ARCANet(BaseEstimator):
         self._check_fitted()
         drug, cell, dose = broadcast_query(drug, cell, dose)
         d, c = self._codes(drug.ravel(), cell.ravel())
-        _, parts = self._predict_codes(d, c, drug.ravel(), cell.ravel(), dose.ravel().astype(float), True)
+        _, parts = self._predict_codes(d, c, dose.ravel().astype(float), True)
         return {k: v.reshape(dose.shape) for k, v in (parts | {"total": _total(parts)}).items()}
 
     def _predict_codes(
         self,
         d: NDArray[np.int64],
         c: NDArray[np.int64],
-        drug: NDArray[Any],
-        cell: NDArray[Any],
         dose: NDArray[np.float64],
         return_std: bool,
     ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
@@ -847,9 +846,10 @@ class ARCANet(BaseEstimator):
         if self.ridge_ is not None:
             w = self.stack_weight_
             assert w is not None
-            mean = w * mean + (1.0 - w) * self.ridge_.predict(drug, cell, dose)
+            known = np.flatnonzero(self.ridge_.knows(d))  # a drug without training lines is the network's alone
+            mean[known] = w * mean[known] + (1.0 - w) * self.ridge_.predict(d[known], c[known], dose[known])
             if "ensemble" in parts:
-                parts["ensemble"] = w * parts["ensemble"]
+                parts["ensemble"][known] *= w
             assert self.holdout_std_ is not None
             parts["holdout"] = np.full(dose.shape, self.holdout_std_)
         if return_std and not parts:
@@ -923,9 +923,12 @@ class ARCANet(BaseEstimator):
             prior_drug=np.full(len(flat), -1 if drug is None else d_code),
         )
         if self.ridge_ is not None and drug is not None and expression is not None:
-            w = self.stack_weight_
-            assert w is not None
-            mean = w * mean + (1.0 - w) * self._ridge_new_line(drug, expression, flat)
+            code = np.full(len(flat), d_code)
+            if bool(self.ridge_.knows(code[:1])[0]):
+                w = self.stack_weight_
+                assert w is not None
+                row = dict(zip(self.cells_.genes, self.cells_.align(expression), strict=True))
+                mean = w * mean + (1.0 - w) * self.ridge_.predict_row(code, row, flat)
         return mean.reshape(doses.shape)
 
     def _codes_drug(self, drug: str) -> np.int64:
@@ -939,11 +942,6 @@ class ARCANet(BaseEstimator):
 
     def _any_drug(self) -> str:
         return self.drugs_.drugs[int(np.flatnonzero(self.drugs_.trained)[0])]
-
-    def _ridge_new_line(
-        self, drug: str, expression: pd.Series | Mapping[str, float], dose: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        return self.ridge_.predict_expression(drug, expression, dose)
 
     def _new_drug(self, smiles: str, device: torch.device) -> Any:
         from assay.bio._shared.molecules import molecule_graph, morgan_fingerprints, pack_graphs
@@ -1126,9 +1124,9 @@ class ARCANet(BaseEstimator):
             new.residual_gp_ = ResidualGP.from_arrays(groups["gp"])
         new.ridge_ = None
         if "ridge" in groups:
-            from assay.bio.dose_response._baselines import ExpressionRidge
+            from assay.bio.dose_response._stack import FrozenRidge
 
-            new.ridge_ = ExpressionRidge.from_arrays(groups["ridge"])
+            new.ridge_ = FrozenRidge.from_arrays(groups["ridge"])
         new.stack_weight_, new.holdout_std_ = config["stack_weight"], config["holdout_std"]
         pairs = groups["pairs"]
         new.pairs_ = (pairs["drug"], pairs["cell"], pairs["observed"].astype(bool))

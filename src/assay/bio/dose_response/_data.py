@@ -263,7 +263,11 @@ class DoseResponseData:
         z = pd.to_numeric(df[dose], errors="coerce").to_numpy(float)
         y = pd.to_numeric(df[response], errors="coerce").to_numpy(float)
         _refuse(
-            ~np.isfinite(z), df[dose], drug_name, cell_name, f"{dose} must be a finite number in uM (log doses: convert)"
+            ~np.isfinite(z),
+            df[dose],
+            drug_name,
+            cell_name,
+            f"{dose} must be a finite number in uM (log doses: convert)",
         )
         _refuse(
             z <= 0,
@@ -273,14 +277,16 @@ class DoseResponseData:
             f"{dose} must be > 0: vehicle wells are controls, use them to normalise and leave them out",
         )
         _refuse(
-            ~np.isfinite(y), df[response], drug_name, cell_name, f"{response} is missing or not a number: remove the row"
+            ~np.isfinite(y),
+            df[response],
+            drug_name,
+            cell_name,
+            f"{response} is missing or not a number: remove the row",
         )
         middle = float(np.median(np.abs(y)))
         if response_type in ("viability", "inhibition") and middle > _PERCENT_MEDIAN:
             cure = (
-                'say response_type="percent_viability"'
-                if response_type == "viability"
-                else "divide the column by 100"
+                'say response_type="percent_viability"' if response_type == "viability" else "divide the column by 100"
             )
             raise InputError(
                 f"The responses look like per cent (median {middle:.3g}) but response_type is "

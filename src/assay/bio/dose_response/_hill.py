@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from assay._core.errors import InputError
 
@@ -277,7 +279,11 @@ def _refine(
         damping = np.where(better, damping / 3.0, damping * 4.0)
         np.clip(damping, 1e-12, 1e8, out=damping)
         if done.any():
-            final_theta[:, index[done]], final_sse[index[done]], final_done[index[done]] = theta[:, done], sse[done], True
+            final_theta[:, index[done]], final_sse[index[done]], final_done[index[done]] = (
+                theta[:, done],
+                sse[done],
+                True,
+            )
             keep = ~done
             if not keep.any():
                 return final_theta, final_sse, final_done
@@ -318,7 +324,7 @@ def _solve(normal: list, gradient: list, pinned: list, damping: np.ndarray) -> l
     return b
 
 
-class HillModel:
+class HillModel(BaseEstimator):
     r"""One Hill curve per (drug, line) pair, as every fitting programme does.
 
     .. math:: \hat E(z) = E_0 + (E_\infty - E_0) / (1 + e^{-k(\log_{10} z - x_{50})})
@@ -369,8 +375,10 @@ class HillModel:
 
     @property
     def params_(self) -> pd.DataFrame:
+        """Parameters of every curve with training points: drug, cell, E0, Einf, k, log10_x50, sse."""
         import pandas as pd
 
+        check_is_fitted(self, "data_")
         fit, data = self.fit_, self.data_
         frame = pd.DataFrame(
             {
@@ -396,6 +404,7 @@ class HillModel:
 
     def predict(self, drug: Any, cell: Any, dose: Any, return_std: bool = False) -> Any:
         """Inhibition at `dose` (uM); names broadcast against dose."""
+        check_is_fitted(self, "data_")
         drug, cell, z = broadcast_query(drug, cell, dose)
         curve = self.data_.find(drug, cell)
         unknown = (curve < 0) | (self.fit_.n_points[curve] == 0)
@@ -443,7 +452,7 @@ def score(model: Any, data: DoseResponseData, mask: Any = None) -> float:
     return -float(((predict_data(model, data, mask) - data.effect)[mask] ** 2).mean())
 
 
-class MixedEffectsHill:
+class MixedEffectsHill(BaseEstimator):
     r"""Two-parameter Hill curves whose slope and half-effect dose share drug and line effects.
 
     .. math:: E_{ij}(x) = \sigma\big((k_i + \delta_c)(x - a_i - b_c - e_{ic})\big),\quad
@@ -537,6 +546,7 @@ class MixedEffectsHill:
 
     def predict(self, drug: Any, cell: Any, dose: Any, return_std: bool = False) -> Any:
         """Inhibition at `dose` (uM); names broadcast against dose."""
+        check_is_fitted(self, "data_")
         drug, cell, z = broadcast_query(drug, cell, dose)
         d, c, j = self.data_.find_drug(drug), self.data_.find_cell(cell), self.data_.find(drug, cell)
         unknown = (d < 0) | ~self._drug_seen[d]

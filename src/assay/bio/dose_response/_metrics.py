@@ -146,7 +146,18 @@ def _first_crossing(x: np.ndarray, y: np.ndarray, level: np.ndarray) -> np.ndarr
 
 
 # Variance of the median of n normal values times n (order statistics; beyond ten the limit pi/2 is within 6 %).
-_MEDIAN_VARIANCE = {1: 1.0, 2: 1.0, 3: 1.3460, 4: 1.1930, 5: 1.4339, 6: 1.2884, 7: 1.4716, 8: 1.3448, 9: 1.4929, 10: 1.3830}
+_MEDIAN_VARIANCE = {
+    1: 1.0,
+    2: 1.0,
+    3: 1.3460,
+    4: 1.1930,
+    5: 1.4339,
+    6: 1.2884,
+    7: 1.4716,
+    8: 1.3448,
+    9: 1.4929,
+    10: 1.3830,
+}
 
 
 def noise_floor(data: DoseResponseData, mask: Any = None) -> float:

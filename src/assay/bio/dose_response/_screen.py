@@ -285,7 +285,10 @@ def biphasic_test(
         again = fit_hill(data.dose, simulated, 4, mask)
         null.append(
             _gp_ratio(
-                x, np.where(mask, simulated - np.nan_to_num(again.predict(np.where(mask, data.dose, 1.0))), 0.0), mask, noise
+                x,
+                np.where(mask, simulated - np.nan_to_num(again.predict(np.where(mask, data.dose, 1.0))), 0.0),
+                mask,
+                noise,
             )
         )
     reference = np.sort(np.concatenate(null))

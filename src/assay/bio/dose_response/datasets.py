@@ -154,7 +154,9 @@ def read_gdsc_raw(path: str | Path, *, drug_names: dict[int, str] | None = None)
     tag = table["TAG"].astype(str).str.upper()
     counts = {name: int((tag == name).sum()) for name in ("NC-0", "NC-1")}
     control = max(counts, key=lambda name: counts[name])
-    role = np.select([tag == "B", tag == control, tag.str.match(r"[LR]\d")], ["blank", "negative_control", "sample"], "")
+    role = np.select(
+        [tag == "B", tag == control, tag.str.match(r"[LR]\d")], ["blank", "negative_control", "sample"], ""
+    )
     wells = table.assign(role=role)[role != ""]
     out = normalise_plates(wells, plate="BARCODE", signal="INTENSITY")
     out = out[out["role"] == "sample"]
@@ -194,7 +196,9 @@ def read_ctrpv2(folder: str | Path) -> pd.DataFrame:
         folder / "v20.meta.per_cell_line.txt", required=["master_ccl_id", "ccl_name"], what="CTRPv2 cell lines"
     )
     compounds = read_table(
-        folder / "v20.meta.per_compound.txt", required=["master_cpd_id", "cpd_name", "cpd_smiles"], what="CTRPv2 compounds"
+        folder / "v20.meta.per_compound.txt",
+        required=["master_cpd_id", "cpd_name", "cpd_smiles"],
+        what="CTRPv2 compounds",
     )
     table = points.merge(runs[["experiment_id", "master_ccl_id"]], on="experiment_id")
     table = table.merge(lines[["master_ccl_id", "ccl_name"]], on="master_ccl_id")

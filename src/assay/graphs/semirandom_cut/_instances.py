@@ -140,7 +140,7 @@ class _Ring:
                     state.inside.append(np.array([[part[0], after[-1]]]))
 
 
-class adversary:  # noqa: N801  (read as a namespace: adversary.random(8))
+class adversary:
     """Moves of a monotone adversary, applied by `make_semirandom_cut` in list order.
 
     Each move adds edges within a side or deletes edges of the cut; moves after `tendrils` act on the remaining core.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import eigsh
 
 __all__ = ["PEER_PACKAGES", "peer_partitions"]
 
@@ -105,16 +106,21 @@ class _Lazy:
 
 def _spectral_score(W: sp.csr_array, rng: np.random.Generator) -> np.ndarray:
     """Fiedler vector of the largest component; vertices outside it stand in the middle."""
-    from ._rounding import fiedler_vector
-
     component = connected_components(W, directed=False)[1]
     inside = np.flatnonzero(component == np.argmax(np.bincount(component)))
     score = np.zeros(W.shape[0])
     if len(inside) < 3:
         return score
-    vector = fiedler_vector(sp.csr_array(W[inside][:, inside]), rng, max_products=20_000)
-    if vector is None:
-        raise RuntimeError("the eigenvalue iteration did not converge")
+    part = W[inside][:, inside].tocsr()
+    root = 1 / np.sqrt(np.asarray(part.sum(axis=1)).ravel())
+    N = sp.csr_array(part.multiply(root[:, None]).multiply(root[None, :]))
+    if len(inside) <= 200:  # Lanczos is for large graphs; here all eigenvectors take milliseconds
+        vector = np.linalg.eigh(N.toarray())[1][:, -2]
+    else:
+        # largest of the normalised adjacency instead of smallest of the Laplacian: no factorisation, no inverse
+        values, vectors = eigsh(N, k=2, which="LA", tol=1e-4, v0=rng.standard_normal(len(inside)), ncv=40)
+        vector = vectors[:, np.argsort(values)[0]]
+    vector = vector * root
     score[inside] = vector - np.median(vector)
     return score
 

@@ -81,7 +81,7 @@ def plot_embedding(embedding: np.ndarray, labels: np.ndarray, W: sp.csr_array) -
     ax.plot([], [], color=_DARK, linewidth=0.8, label=f"{total:,} cut edges")
     ax.set_xlabel(f"first principal component ({share[0]:.0%} of variance)")
     ax.set_ylabel(f"second ({share[1]:.0%})")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, handletextpad=0.4)
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, handletextpad=0.4)
     ax.margins(0.04)
     drawn = f" {len(shown):,} of {total:,} cut edges are drawn." if len(shown) < total else ""
     return fig, drawn
@@ -117,7 +117,7 @@ def plot_sweep(
     ax.set_xlim(0, 1)
     ax.set_xlabel("share of the vertex weight on side 0")
     ax.set_ylabel(f"cut ({unit})")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.24), ncols=2)
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.24), ncols=2)
     return fig
 
 
@@ -154,13 +154,14 @@ def plot_candidates(rows: pd.DataFrame, *, lower_bound: float, unit: str, label:
         )
     if lower_bound > 0:
         ax.axvline(lower_bound, color=_DARK, linestyle=(0, (4, 2)), linewidth=1.3)
+        left = lower_bound < 0.5 * limit
         ax.text(
-            lower_bound,
-            -0.75,
+            lower_bound + (0.01 if left else -0.01) * limit,
+            -0.65,
             f"no balanced cut can be left of this line ({lower_bound:,.6g})",
             fontsize=8.5,
             va="bottom",
-            ha="left" if lower_bound < 0.5 * limit else "right",
+            ha="left" if left else "right",
             color=_DARK,
         )
     ax.set_yticks(range(len(names)), names)
@@ -183,7 +184,7 @@ def plot_parts(part_weights: np.ndarray, capacity: float, between: np.ndarray, u
     left.set_ylim(0, 1.25 * max(capacity, float(part_weights.max())))
     left.set_xlabel("part")
     left.set_ylabel("vertex weight")
-    left.legend(loc="upper right", ncols=2)
+    left.legend(frameon=False, loc="upper right", ncols=2)
     shown = between.astype(float).copy()
     np.fill_diagonal(shown, np.nan)
     colours = LinearSegmentedColormap.from_list("assay", ["#FFFFFF", OURS])
@@ -215,7 +216,7 @@ def plot_parts(part_weights: np.ndarray, capacity: float, between: np.ndarray, u
 
 def plot_dendrogram(linkage: np.ndarray, labels: np.ndarray, names: np.ndarray, *, most_leaves: int = 48) -> Figure:
     """The tree with one colour per flat cluster; above ``most_leaves`` vertices its top only, with the sizes as leaves."""
-    from scipy.cluster.hierarchy import dendrogram
+    from scipy.cluster.hierarchy import dendrogram, leaves_list
 
     n = len(labels)
     n_clusters = int(labels.max()) + 1
@@ -226,8 +227,12 @@ def plot_dendrogram(linkage: np.ndarray, labels: np.ndarray, names: np.ndarray, 
     for t, (a, b) in enumerate(Z[:, :2].astype(np.int64)):
         node[n + t] = node[a] if node[a] == node[b] else -1
 
+    # colours go round in the order of the drawing, so that neighbouring clusters never share one
+    along = labels[leaves_list(Z)]
+    place = np.unique(along, return_index=True)[1].argsort().argsort()
+
     def colour(k: int) -> str:
-        return MUTED if node[k] < 0 else PALETTE[int(node[k]) % len(PALETTE)]
+        return MUTED if node[k] < 0 else PALETTE[int(place[node[k]]) % len(PALETTE)]
 
     truncated = n > most_leaves
     fig, ax = figure(8.2, 4.2)
@@ -237,7 +242,7 @@ def plot_dendrogram(linkage: np.ndarray, labels: np.ndarray, names: np.ndarray, 
         truncate_mode="lastp" if truncated else None,
         p=most_leaves,
         link_color_func=colour,
-        labels=None if truncated else [str(name) for name in names],
+        labels=[str(name) if len(str(name)) <= 22 else f"{str(name)[:20]}…" for name in names],
         leaf_rotation=90,
         leaf_font_size=8,
         show_leaf_counts=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from assay._shared.accel import njit
 
 from ._refine import index_arrays
 
-__all__ = ["cut_value", "enumerate_cuts", "fiedler_vector", "flow_round", "sweep_cut", "sweep_profile"]
+__all__ = ["cut_value", "enumerate_cuts", "fiedler_vectors", "flow_round", "sweep_cut", "sweep_profile"]
 
 
 def cut_value(W: Any, labels: np.ndarray) -> float:
@@ -53,40 +55,78 @@ def _as_csr(W: Any) -> sp.csr_array:
     return as_csr(W)[0]
 
 
+def _cut_numpy(indptr, indices, data, y):
+    rows = np.repeat(y, np.diff(indptr))
+    return float(data[rows != y[indices]].sum() / 2)
+
+
+@njit(fallback=_cut_numpy)
+def _cut_kernel(indptr, indices, data, y):
+    total = 0.0
+    for i in range(y.size):
+        for p in range(indptr[i], indptr[i + 1]):
+            if y[indices[p]] != y[i]:
+                total += data[p]
+    return total / 2
+
+
 def _cut(W: sp.csr_array, y: np.ndarray) -> float:
-    rows = np.repeat(y, np.diff(W.indptr))
-    return float(W.data[rows != y[W.indices]].sum() / 2)
+    codes = y if y.dtype == np.int64 else np.unique(y, return_inverse=True)[1].astype(np.int64)
+    return float(_cut_kernel(*index_arrays(W), W.data, codes))
 
 
 def _profile_numpy(indptr, indices, data, rank, difference):
-    rows = np.repeat(rank, np.diff(indptr))
-    columns = rank[indices]
-    upper = rows < columns
-    a, b, w = rows[upper], columns[upper], data[upper]
-    difference += np.bincount(a, w, difference.size) - np.bincount(b, w, difference.size)
+    for c in range(rank.shape[1]):
+        own = rank[:, c]
+        rows, columns = np.repeat(own, np.diff(indptr)), own[indices]
+        signed = np.where(columns > rows, data, -data)
+        difference[:, c] = np.bincount(rows, signed, own.size)
 
 
 @njit(fallback=_profile_numpy)
 def _profile(indptr, indices, data, rank, difference):
-    for i in range(rank.size):
-        r = rank[i]
-        change = 0.0
+    # one pass over the edges serves all orders: the ranks of a vertex lie side by side
+    n, k = rank.shape
+    change = np.empty(k)
+    for i in range(n):
+        for c in range(k):
+            change[c] = 0.0
         for p in range(indptr[i], indptr[i + 1]):
-            if rank[indices[p]] > r:
-                change += data[p]
-            else:
-                change -= data[p]
-        difference[r] = change
+            j = indices[p]
+            w = data[p]
+            for c in range(k):
+                change[c] += w if rank[j, c] > rank[i, c] else -w
+        for c in range(k):
+            difference[rank[i, c], c] = change[c]
+
+
+def sweep_profiles(W: sp.csr_array, orders: np.ndarray) -> np.ndarray:
+    """Cuts of all prefixes of several orders.
+
+    Parameters
+    ----------
+    W : csr_array of shape (n, n)
+    orders : ndarray of shape (k, n)
+        Permutations of the vertices.
+
+    Returns
+    -------
+    ndarray of shape (k, n)
+        Entry (c, i) is the cut between the first i + 1 vertices of order c and the rest.
+    """
+    k, n = orders.shape
+    rank = np.empty((n, k), dtype=np.int32)
+    places = np.arange(n, dtype=np.int32)
+    for c in range(k):
+        rank[orders[c], c] = places
+    difference = np.zeros((n, k))
+    _profile(*index_arrays(W), W.data, rank, difference)
+    return np.cumsum(difference, axis=0).T
 
 
 def sweep_profile(W: sp.csr_array, order: np.ndarray) -> np.ndarray:
     """Cut of every prefix of `order`: entry i is the cut between the first i + 1 vertices and the rest."""
-    n = order.size
-    rank = np.empty(n, dtype=np.int64)
-    rank[order] = np.arange(n)
-    difference = np.zeros(n)
-    _profile(*index_arrays(W), W.data, rank, difference)
-    return np.cumsum(difference)
+    return sweep_profiles(W, order[None, :])[0]
 
 
 def _objective(cuts: np.ndarray, mass: np.ndarray, total: float, objective: str) -> np.ndarray:
@@ -99,9 +139,9 @@ def _objective(cuts: np.ndarray, mass: np.ndarray, total: float, objective: str)
         return np.where(scale > 0, cuts / scale, np.where(cuts > 0, np.inf, 0.0))
 
 
-def best_prefix(
+def best_prefixes(
     W: sp.csr_array,
-    score: np.ndarray,
+    scores: np.ndarray,
     vw: np.ndarray,
     low: float,
     high: float,
@@ -110,36 +150,42 @@ def best_prefix(
     objective: str = "cut",
     both_ends: bool = True,
     stable: bool = True,
-) -> tuple[int, float, bool, np.ndarray, np.ndarray]:
-    """Best cut among all prefixes of a score.
+) -> list[tuple[int, float, bool, np.ndarray, np.ndarray]]:
+    """Best cut among all prefixes, for each of several scores.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (k, n)
 
     Returns
     -------
-    size : int
-        Vertices of the prefix; 0 when no prefix fits the window.
-    value : float
-    suffix : bool
-        True: the rest, not the prefix, is the side whose weight lies in the window.
-    order, cuts : ndarray
-        Vertices by score and the cut of every prefix.
+    list of (size, value, suffix, order, cuts)
+        size: vertices of the prefix, 0 when no prefix fits the window; suffix: the rest, not the prefix, is the side
+        whose weight lies in the window; order, cuts: vertices by score and the cut of every proper prefix.
     """
     # ties keep the input order for a user's score; a projected embedding has none, and the vectorised sort is faster
-    order = np.argsort(score, kind="stable" if stable else "quicksort")
-    cuts = sweep_profile(W, order)[:-1]
-    weight = np.cumsum(vw[order])
-    total = weight[-1]
-    weight = weight[:-1]
+    orders = np.argsort(scores, axis=1, kind="stable" if stable else "quicksort")
+    profiles = sweep_profiles(W, orders)
+    total, mass_total = float(vw.sum()), float(mass.sum())
     slack = 1e-9 * total
-    as_prefix = (weight >= low - slack) & (weight <= high + slack)
-    as_suffix = (total - weight >= low - slack) & (total - weight <= high + slack)
-    allowed = as_prefix | as_suffix if both_ends else as_suffix
-    if not allowed.any():
-        return 0, np.inf, False, order, cuts
-    m = np.cumsum(mass[order])
-    values = np.where(allowed, _objective(np.maximum(cuts, 0.0), m[:-1], m[-1], objective), np.inf)
-    at = int(values.argmin())
-    suffix = bool(as_suffix[at])
-    return at + 1, float(values[at]), suffix, order, cuts
+    results = []
+    for order, profile in zip(orders, profiles, strict=True):
+        cuts = np.ascontiguousarray(profile[:-1])
+        weight = np.cumsum(vw[order])[:-1]
+        allowed = as_suffix = (weight >= total - high - slack) & (weight <= total - low + slack)
+        if both_ends:
+            allowed = as_suffix | ((weight >= low - slack) & (weight <= high + slack))
+        places = np.flatnonzero(allowed)
+        if places.size == 0:
+            results.append((0, np.inf, False, order, cuts))
+            continue
+        values = np.maximum(cuts[places], 0.0)
+        if objective in ("sparsest", "conductance"):
+            values = _objective(values, np.cumsum(mass[order])[places], mass_total, objective)
+        best = int(values.argmin())
+        at = int(places[best])
+        results.append((at + 1, float(values[best]), bool(as_suffix[at]), order, cuts))
+    return results
 
 
 def prefix_labels(order: np.ndarray, size: int, suffix: bool) -> np.ndarray:
@@ -200,7 +246,7 @@ def sweep_cut(
     vw = check_weights(sample_weight, n)
     low, high = window(vw, balance, objective)
     mass = np.asarray(W.sum(axis=1)).ravel() if objective == "conductance" else vw
-    size, value, _, order, _ = best_prefix(W, score, vw, low, high, mass=mass, objective=objective)
+    size, value, _, order, _ = best_prefixes(W, score[None, :], vw, low, high, mass=mass, objective=objective)[0]
     if size == 0:
         raise InputError(f"sweep_cut: no prefix of this score has both sides at a share of at least {balance}.")
     return prefix_labels(order, size, True), value
@@ -226,51 +272,84 @@ def window(vw: np.ndarray, balance: float, objective: str = "cut") -> tuple[floa
         low = float(np.ceil(low - 1e-9)) if np.all(vw == np.rint(vw)) else low
     else:
         low = balance * total
-        # integer weights: the share is met from the next integer on (1e-9: 0.45 * 20 is 9.000000000000002)
-        low = float(np.ceil(low - 1e-9 * total)) if np.all(vw == np.rint(vw)) else low
-        low = min(max(low, float(vw.min())), total / 2) if balance < 0.5 else low
-        if low > total / 2:  # an odd total cannot be halved: the nearest split is meant
-            low = float(np.floor(total / 2))
+        if np.all(vw == np.rint(vw)):
+            # whole weights: the share is met from the next integer on (1e-9: 0.45 * 20 is 9.000000000000002), but an
+            # odd total cannot be halved, and the nearest split is meant
+            low = min(float(np.ceil(low - 1e-9 * total)), float(np.floor(total / 2)))
+        low = max(low, float(vw.min()))
     return low, total - low
 
 
-def fiedler_vector(
+def _bandwidth(W: sp.csr_array) -> float:
+    """Mean row width of the reverse Cuthill-McKee profile: bounds the fill of a factorisation per row."""
+    order = csgraph.reverse_cuthill_mckee(sp.csr_matrix(W), symmetric_mode=True)
+    place = np.empty(order.size, dtype=np.int64)
+    place[order] = np.arange(order.size)
+    first = np.minimum.reduceat(place[W.indices], W.indptr[:-1])
+    return float(np.maximum(place - first, 0).mean())
+
+
+def fiedler_vectors(
     W: sp.csr_array, rng: np.random.Generator, max_products: int = 2000, guess: np.ndarray | None = None
-) -> np.ndarray | None:
-    """Second eigenvector of the normalised Laplacian of a connected graph, scaled by D^{-1/2}.
+) -> np.ndarray:
+    """Smoothest eigenvectors of the normalised Laplacian of a connected graph, scaled by D^{-1/2}.
 
     Parameters
     ----------
     W : csr_array
-        Connected, every degree positive.
+        Connected, at least two vertices.
     rng : Generator
         Start vector.
     max_products : int
-        Budget of matrix-vector products, a deterministic stand-in for a time limit; None is returned beyond twice it.
+        Budget of matrix-vector products, a deterministic stand-in for a time limit.
     guess : ndarray of shape (n, k), default None
         Start of the LOBPCG fallback.
+
+    Returns
+    -------
+    ndarray of shape (n, r)
+        Fiedler vector first; r = 3 where a sparse factorisation is cheap (mesh-like graphs), else 1.
     """
     n = W.shape[0]
-    if n < 3:
-        return np.arange(n, dtype=np.float64)
     degree = np.asarray(W.sum(axis=1)).ravel()
     root = 1 / np.sqrt(degree)
-    N = sp.csr_array(W.multiply(root[:, None]).multiply(root[None, :]))
     first = np.sqrt(degree)
     first /= np.linalg.norm(first)
+    if n <= 200:
+        N = (root[:, None] * W.toarray()) * root[None, :]
+        vectors = np.linalg.eigh(N - 2 * np.outer(first, first))[1]
+        return vectors[:, ::-1][:, : min(3, n - 1)] * root[:, None]
+    start = rng.standard_normal(n)
+    start -= first * (first @ start)
+    # Rows as wide as a few square roots of n: the graph has small separators and its factor stays near-linear.
+    # On expanders the factor would be dense.
+    if n <= 2000 or _bandwidth(W) <= 4 * np.sqrt(n) + 50:
+        # 1e-6: the Laplacian is singular; the shift is far below any eigenvalue that could be told apart
+        shifted = sp.csc_array(sp.diags_array(degree * (1 + 1e-6)) - W)
+        factor = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        scale = np.sqrt(degree)
+
+        def inverse(x: np.ndarray) -> np.ndarray:
+            x = x.ravel()
+            z = scale * factor.solve(scale * (x - first * (first @ x)))
+            return z - first * (first @ z)
+
+        operator = sla.LinearOperator((n, n), matvec=inverse, dtype=np.float64)
+        try:
+            _, vectors = sla.eigsh(operator, k=3, which="LA", tol=1e-4, v0=start, maxiter=50)
+            return vectors[:, ::-1] * root[:, None]
+        except sla.ArpackNoConvergence as error:
+            if error.eigenvectors.size:
+                return error.eigenvectors[:, -1:] * root[:, None]
+    N = sp.csr_array(W.multiply(root[:, None]).multiply(root[None, :]))
 
     def product(x: np.ndarray) -> np.ndarray:
         x = x.ravel()
         # the known eigenvector is moved from 1 to 0 and the spectrum to [0, 1], so that the wanted one is largest
         return 0.5 * (N @ x + x) - first * (first @ x)
 
-    if n <= 200:
-        values, vectors = np.linalg.eigh(N.toarray() - 2 * np.outer(first, first))
-        return vectors[:, -1] * root
-    ncv = 20
     operator = sla.LinearOperator((n, n), matvec=product, dtype=np.float64)
-    start = rng.standard_normal(n)
-    start -= first * (first @ start)
+    ncv = 20
     try:
         _, vectors = sla.eigsh(
             operator, k=1, which="LA", ncv=ncv, tol=1e-3, v0=start, maxiter=max(2, max_products // ncv)
@@ -278,8 +357,6 @@ def fiedler_vector(
     except sla.ArpackNoConvergence:
         block = rng.standard_normal((n, 3)) if guess is None else guess[:, :3].copy()
         block -= first[:, None] * (first @ block)[None, :]
-        import warnings
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an unconverged vector is still a good score to sweep
             _, vectors = sla.lobpcg(
@@ -294,8 +371,9 @@ def fiedler_vector(
                 maxiter=max(10, max_products // 6),
                 largest=True,
             )
-    vector = vectors[:, 0]
-    return vector * root if np.isfinite(vector).all() else None
+    vector = vectors[:, :1] * root[:, None]
+    # a block that has collapsed gives no number; a random score then loses to every other candidate
+    return vector if np.isfinite(vector).all() else start[:, None]
 
 
 def flow_round(
@@ -334,13 +412,13 @@ def flow_round(
     place[order[:head]] = k
     place[order[n - tail :]] = k + 1
     place[middle] = np.arange(k)
-    rows_all = np.repeat(place, np.diff(W.indptr))
-    columns_all = place[W.indices]
-    # an edge between source and sink is always cut; edges inside either end never
-    keep = (rows_all != columns_all) & ~((rows_all >= k) & (columns_all >= k))
-    keep &= (rows_all != k + 1) & (columns_all != k)
-    i, j, w = rows_all[keep], columns_all[keep], W.data[keep]
-    if w.size == 0:
+    # Edges inside either end are never cut and edges between the ends always: only rows of the middle matter.
+    band = W[middle]
+    i = np.repeat(np.arange(k), np.diff(band.indptr))
+    j, w = place[band.indices], band.data
+    from_head, to_tail = j == k, j == k + 1
+    i, j = np.where(from_head, k, i), np.where(from_head, i, j)
+    if not (from_head.any() or to_tail.any()):
         return []
     graph = sp.coo_array((w, (i, j)), shape=(k + 2, k + 2)).tocsr()
     graph.sum_duplicates()
@@ -366,18 +444,17 @@ def flow_round(
 def boundary_score(W: sp.csr_array, labels: np.ndarray) -> np.ndarray:
     """Signed hop distance from the cut: negative inside side 0, positive inside side 1."""
     n = labels.size
-    rows = np.repeat(labels, np.diff(W.indptr))
-    crossing = rows != labels[W.indices]
-    ends = np.unique(np.repeat(np.arange(n), np.diff(W.indptr))[crossing])
-    distance = np.full(n, -1, dtype=np.int64)
-    distance[ends] = 1
-    frontier, step = ends, 1
+    rows = np.repeat(np.arange(n), np.diff(W.indptr))
+    distance = np.zeros(n, dtype=np.int64)
+    distance[rows[labels[rows] != labels[W.indices]]] = 1
+    frontier, step = np.flatnonzero(distance), 1
     while frontier.size:
         step += 1
-        neighbours = np.unique(W[frontier].indices)
-        frontier = neighbours[distance[neighbours] < 0]
+        reached = np.zeros(n, dtype=bool)
+        reached[W[frontier].indices] = True
+        frontier = np.flatnonzero(reached & (distance == 0))
         distance[frontier] = step
-    distance[distance < 0] = step + 1
+    distance[distance == 0] = step + 1
     return np.where(labels == 1, distance, -distance).astype(np.float64)
 
 
@@ -390,6 +467,7 @@ def enumerate_cuts(
     mass: np.ndarray,
     objective: str,
     pinned: np.ndarray | None = None,
+    accept: Callable[[np.ndarray], bool] | None = None,
 ) -> tuple[np.ndarray | None, float]:
     """Best split of a graph of at most about 18 vertices, by looking at all of them.
 
@@ -420,5 +498,11 @@ def enumerate_cuts(
     if not allowed.any():
         return None, np.inf
     values = np.where(allowed, _objective(np.maximum(cuts, 0.0), masses, float(mass.sum()), objective), np.inf)
+    if accept is not None:
+        for code in np.argsort(values, kind="stable")[: np.count_nonzero(allowed)]:
+            labels = ((int(code) >> np.arange(n)) & 1).astype(np.int64)
+            if accept(labels):
+                return labels, float(values[code])
+        return None, np.inf
     best = int(values.argmin())
     return ((best >> np.arange(n)) & 1).astype(np.int64), float(values[best])

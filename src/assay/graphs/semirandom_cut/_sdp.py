@@ -197,9 +197,9 @@ def solve_lowrank(
         error = (float(total @ total) / scale**2 - target) / max(target, 0.01)
         if t >= 20 and t % 5 == 0:
             m = min(max(m * math.exp(min(max(10 * error / (20 + t / 10), -0.2), 0.2)), 1e-3), 64.0)
-        if on_snapshot is not None and t in snapshot_at:
-            if on_snapshot(t, _to_numpy(V) if on_device else np.asarray(V, dtype=np.float64)):
-                break
+        seen = on_snapshot is not None and t in snapshot_at
+        if seen and on_snapshot(t, _to_numpy(V) if on_device else np.asarray(V, dtype=np.float64)):
+            break
         # 40: the multiplier has had at least four steps
         if t > 40 and abs(history[-11] - value) <= tol * max(abs(value), 1e-12) and abs(error) < 0.02:
             converged = True

@@ -20,6 +20,14 @@ BAND = 0.15
 #: Neurons of one layer that differ by more than this (std/mean) learn at visibly different speeds; random walks of
 #: usual width and averaging stay below .1.
 UNEVEN = 0.25
+#: From so many steps between checkpoints on, layers are compared with the network's median (see analyse_checkpoints, note 5).
+CANCELS_FROM = 30
+#: Band of that comparison: normalised layers of one ResNet differ by up to 12 % at 100 steps, twice that is a finding.
+RELATIVE_BAND = 0.25
+#: A median below this is less than any real network showed whose settings were right: the settings are then in doubt.
+DOUBTFUL = 0.4
+#: Squared angle over two intervals over the sum of both below which steps count as undoing each other (1 is a free walk).
+CIRCLING = 0.8
 #: Below this fan-in a few weights carry the direction, and the random-walk model is rough (measured: 1x1 shortcuts .7).
 SMALL_FAN_IN = 32
 
@@ -55,8 +63,8 @@ def advise(report: pd.DataFrame) -> list[str]:
 
     Notes
     -----
-    1. Order of causes: no decay, norm still on its way, gradient not orthogonal to the weight, tiny fan-in, otherwise
-       correlated gradients.
+    1. Order of causes: norm still on its way, gradient not orthogonal to the weight, steps that undo each other (``wander``
+       far below 1), tiny fan-in, otherwise correlated gradients.
 
     Examples
     --------
@@ -69,24 +77,43 @@ def advise(report: pd.DataFrame) -> list[str]:
     known = report[np.isfinite(report["ratio"])]
     if known.empty:
         return ["No layer has a prediction: weight decay is 0, or the optimizer's equilibrium is not known (give its rate)."]
-    good = (known["ratio"] - 1).abs() <= BAND
-    out = [f"{int(good.sum())} of {len(known)} layers rotate within {BAND:.0%} of the predicted speed."]
+    reference = float(report.attrs.get("reference", 1.0))
+    every = report.attrs.get("every")
+    band = BAND if reference == 1.0 else RELATIVE_BAND
+    relative = known["ratio"] / reference
+    good = (relative - 1).abs() <= band
+    if reference == 1.0:
+        out = [f"{int(good.sum())} of {len(known)} layers rotate within {band:.0%} of the predicted speed."]
+        compared = "predicted"
+    else:
+        out = [
+            f"Over {every:,} steps the median layer turned {reference:.2f} of what a free random walk would. "
+            + (
+                "That far apart .5 to 1 is usual, because the gradients of a real network partly cancel; so layers are compared "
+                "with the median."
+                if reference >= DOUBTFUL
+                else "That is little even so far apart: check lr, weight decay, betas and --every, or the training has fitted its "
+                "data and hardly moves. Layers are compared with the median."
+            ),
+            f"{int(good.sum())} of {len(known)} layers rotate within {band:.0%} of the median.",
+        ]
+        compared = "the median layer"
     if len(known) > 1:
-        typical = float(known["ratio"].median())
-        disparity = float(known["ratio"].std(ddof=0) / known["ratio"].mean())
+        disparity = float(relative.std(ddof=0) / relative.mean())
         if disparity > UNEVEN:
-            slow, fast = known.loc[known["ratio"].idxmin()], known.loc[known["ratio"].idxmax()]
+            slow, fast = relative.idxmin(), relative.idxmax()
             out.append(
-                f"Layers learn at different speeds (std/mean {disparity:.2f}): {slow['layer']} is the slowest "
-                f"({slow['ratio']:.2f} of the prediction), {fast['layer']} the fastest ({fast['ratio']:.2f})."
+                f"Layers learn at different speeds (std/mean {disparity:.2f}): {known['layer'][slow]} is the slowest "
+                f"({relative[slow]:.2f} of {'the prediction' if reference == 1.0 else compared}), {known['layer'][fast]} the "
+                f"fastest ({relative[fast]:.2f})."
             )
-        elif abs(typical - 1) > BAND:
+        elif abs(float(relative.median()) - 1) > band:
             out.append(
-                f"All layers rotate alike but {_times(typical)} than predicted; check that lr, weight decay, betas and the "
-                "number of steps between checkpoints are those of the run."
+                f"All layers rotate alike but {_times(float(relative.median()))} than {compared}; check that lr, weight decay, "
+                "betas and the number of steps between checkpoints are those of the run."
             )
-    for row in known[~good].to_dict("records"):
-        out.append(f"{row['layer']} rotates {_times(row['ratio'])} than predicted: {_cause(row)}.")
+    for row in known.assign(relative=relative)[~good].to_dict("records"):
+        out.append(f"{row['layer']} rotates {_times(row['relative'])} than {compared}: {_cause(row)}.")
     for row in known.to_dict("records"):
         if row.get("spread", 0.0) > UNEVEN:
             out.append(
@@ -104,7 +131,8 @@ def _cause(row: dict[str, Any]) -> str:
     norm, target, half_life = row["norm"], row.get("norm_predicted", math.nan), row.get("half_life_steps", math.nan)
     radial, invariance = row.get("radial", math.nan), row.get("invariance", "unknown")
     power = int(row.get("norm_power", 2))
-    slow = row["ratio"] < 1
+    speed = row["relative"]
+    slow = speed < 1
     off = norm / target if target and math.isfinite(target) and target > 0 else math.nan
     # A large norm explains slow rotation and a small norm fast rotation; the other two combinations do not.
     if math.isfinite(off) and half_life > 0 and (off > 1 + BAND) == slow and abs(off - 1) > BAND:
@@ -121,8 +149,21 @@ def _cause(row: dict[str, Any]) -> str:
         )
     if invariance == "layer":
         return "only the layer as a whole is scale-invariant, not each neuron; weight standardisation makes every neuron so"
-    if row["dim"] <= SMALL_FAN_IN:
-        return f"a fan-in of {int(row['dim'])} is too small for the random-walk model; no action needed"
+    wander = row.get("wander", math.nan)
+    if slow and wander < CIRCLING:
+        return (
+            f"its steps undo each other (two intervals turn only {2 * wander:.1f}x as far as one in squared angle, a free walk 2x): "
+            "the weights circle around a solution, as in training that has fitted its data"
+        )
+    if not slow and wander > 2 - CIRCLING:
+        return "it still drifts in one direction (two intervals turn further than a random walk would): training is not stationary"
+    if row["dim"] <= SMALL_FAN_IN and 0.5 < speed < 2:
+        return f"a fan-in of {int(row['dim'])} is too small for the random-walk model, no action needed"
+    if slow and invariance == "unknown":
+        return (
+            "its gradients are small or repeat for many steps, or nothing normalises its output (a last layer, say) and the "
+            "prediction is only rough; RotationMonitor on a live run tells which"
+        )
     if slow:
         return "its gradients are small or repeat for many steps (correlated), or it receives no gradient on most steps"
     return "its gradients vary more than the optimizer's memory expects (rare large gradients); consider clipping"

@@ -12,7 +12,7 @@ import numpy as np
 
 from assay._core.errors import InputError
 
-from ._advice import BAND, advise, what_if
+from ._advice import BAND, CANCELS_FROM, RELATIVE_BAND, SMALL_FAN_IN, advise, what_if
 from ._equilibrium import (
     canonical_optimizer,
     equilibrium,
@@ -111,8 +111,9 @@ class _Layer:
     def __init__(self, name: str, rows: np.ndarray) -> None:
         self.name, self.neurons, self.dim = name, rows.shape[0], rows.shape[1]
         self.norms = [self._norm(rows)]
-        self.neuron_norms = np.linalg.norm(rows, axis=1)
         self.chord2: list[np.ndarray] = []
+        self.double_chord2: list[float] = []
+        self.before_last: np.ndarray | None = None
 
     @staticmethod
     def _norm(rows: np.ndarray) -> float:
@@ -123,8 +124,11 @@ class _Layer:
         with np.errstate(divide="ignore", invalid="ignore"):
             # Chord of the unit vectors; a zero neuron has no direction and stays NaN.
             self.chord2.append(np.sum((new / n1[:, None] - old / n0[:, None]) ** 2, axis=1))
+            unit = new / n1[:, None]
+            if self.before_last is not None:
+                self.double_chord2.append(float(np.nanmean(np.sum((unit - self.before_last) ** 2, axis=1))))
+            self.before_last = (old / n0[:, None]).astype(np.float32)
         self.norms.append(self._norm(new))
-        self.neuron_norms = n1
 
 
 def _squared_rotation(chord2: Any) -> Any:
@@ -155,7 +159,7 @@ def analyse_checkpoints(
     Parameters
     ----------
     states : iterable of mappings
-        State dicts in step order (name -> tensor or array); only two are held at a time.
+        State dicts in step order (name -> tensor or array); only three are held at a time.
     every : int, >= 1
         Optimizer steps between successive checkpoints.
     optimizer : str, default "adamw"
@@ -188,10 +192,17 @@ def analyse_checkpoints(
     -----
     1. Angles between checkpoints saturate at 90 degrees; the ratio therefore compares ``-2 log cos``, which does not.
        Where the prediction itself is beyond 73 degrees the checkpoints are too far apart and a note says so.
-    2. ``adam_l2`` and the norm of SGDM need the gradient's size, which checkpoints do not hold. For SGDM the norm that the
-       measured rotation implies (``norm * sqrt(ratio)``, exact in the random-walk model) is used and the prediction
-       covers the way from the first checkpoint to it. For ``adam_l2`` there is no prediction.
+    2. ``adam_l2`` and the norm of SGDM need the gradient's size, which checkpoints do not hold. For SGDM one size per layer is
+       fitted to the norms of the series (``n**4`` is linear in its square); the rate of the way to equilibrium is then a
+       prediction, its goal is not. For ``adam_l2`` there is no prediction.
     3. Under a schedule the squared rotation is averaged over each interval.
+    4. ``wander`` compares two intervals with one: the squared rotation over both, over the sum of the two. A free random walk
+       has 1, a weight that circles around a solution tends to .5, steady drift to 2. It tells a layer whose steps are small
+       from one whose steps undo each other, which a single angle between checkpoints cannot.
+    5. Gradients of a real network are not independent: they partly cancel over tens of steps. Where every single step of
+       a ResNet was as predicted, the angle over 10, 30 and 100 steps was .90, .76 and .63 of the prediction, alike in all
+       normalised layers. From 30 steps on layers are therefore judged against the median layer (``relative``), never above
+       1, and the advice says so.
 
     References
     ----------
@@ -257,7 +268,7 @@ def analyse_checkpoints(
             ratio = rotation / np.sqrt(goal)
         predicted_angle = rotation_over_steps(np.sqrt(goal), factor)
         norm_predicted, final = _norm_prediction(
-            rule, fixed, record, ratio[last], rates, weight_decay if decayed else 0.0, at, betas, momentum
+            rule, fixed, record, rates, weight_decay if decayed else 0.0, at, betas, momentum
         )
         pooled = float(np.sqrt(np.mean(rotation[last] ** 2) / np.mean(goal[last]))) if np.mean(goal[last]) > 0 else math.nan
         per_neuron = np.sqrt(_squared_rotation(chord2[last].mean(axis=0)) / factor)
@@ -293,15 +304,18 @@ def analyse_checkpoints(
                     "norm_predicted": float(norm_predicted[i]),
                 }
             )
+        wander = math.nan
+        if record.double_chord2:
+            singles = _squared_rotation(mean_chord2)
+            pairs = (singles[:-1] + singles[1:])[-len(rotation[last]) :]
+            doubles = _squared_rotation(np.array(record.double_chord2))[-len(pairs) :]
+            wander = float(np.sum(doubles) / np.sum(pairs)) if np.sum(pairs) > 0 else math.nan
         mean_goal = float(np.mean(goal[last]))
         if mean_goal > 0:
             ratios[record.name] = per_neuron / math.sqrt(mean_goal)
         target = final
-        near = abs(pooled - 1) <= BAND
-        if math.isfinite(target):
-            near = near and abs(record.norms[-1] / target - 1) <= BAND
-            if not fixed:
-                share[record.name] = _share_before(record, rule, rates, weight_decay, at, betas, momentum, target)
+        if math.isfinite(target) and not fixed:
+            share[record.name] = _share_before(record, rule, rates, weight_decay, at, betas, momentum, target)
         rows.append(
             {
                 "layer": record.name,
@@ -315,14 +329,19 @@ def analyse_checkpoints(
                 "rotation_predicted": math.sqrt(mean_goal) if mean_goal > 0 else math.nan,
                 "ratio": pooled,
                 "spread": float(per_neuron.std() / per_neuron.mean()) if per_neuron.mean() > 0 else 0.0,
+                "wander": wander,
                 "half_life_steps": float(half_life),
-                "at_equilibrium": bool(near),
                 "norm_power": 4 if rule == "sgdm" else 2,
             }
         )
     if not rows:
         raise InputError("no weight moved between the checkpoints; are they from one run, in step order?")
     frame = pd.DataFrame(rows)
+    reference = _reference(frame, every)
+    frame.insert(frame.columns.get_loc("ratio") + 1, "relative", frame["ratio"] / reference)
+    band = BAND if reference == 1.0 else RELATIVE_BAND
+    settled = ((frame["norm"] / frame["norm_predicted"]).fillna(1.0) - 1).abs() <= BAND
+    frame["at_equilibrium"] = ((frame["relative"] - 1).abs() <= band) & settled
     if np.isfinite(squared).any() and rotation_over_steps(math.sqrt(float(np.nanmax(squared))), factor) > TOO_FAR:
         notes.append(
             f"Checkpoints {every:,} steps apart are predicted to have turned by more than 73 degrees: ratios are mostly noise; "
@@ -333,7 +352,7 @@ def analyse_checkpoints(
             "Adam with L2 decay has no rotation of its own: it depends on each layer's gradient size, which checkpoints do not "
             "hold; watch the live run with RotationMonitor."
         )
-    attrs: dict[str, Any] = {"total_steps": total, "share_before_equilibrium": share}
+    attrs: dict[str, Any] = {"total_steps": total, "share_before_equilibrium": share, "every": every, "reference": reference}
     if not fixed and rule != "adam_l2" and weight_decay > 0:
         marked = np.flatnonzero(steps_where_lr_outpaces(rule, rates, weight_decay=weight_decay, momentum=momentum))
         attrs["outpaced_from"] = int(marked[0]) if len(marked) else None
@@ -359,6 +378,16 @@ def analyse_checkpoints(
         what_if=table,
         notes=notes,
     )
+
+
+def _reference(frame: pd.DataFrame, every: int) -> float:
+    """Ratio that an ordinary layer of this network has: 1, or the median where gradients had the time to cancel."""
+    if every < CANCELS_FROM:
+        return 1.0
+    # Tiny fan-ins and the last layer have causes of their own; the median is of the layers that have none.
+    usual = frame.loc[frame["dim"] > SMALL_FAN_IN, "ratio"].dropna()
+    usual = usual if len(usual) else frame["ratio"].dropna()
+    return min(1.0, float(usual.median())) if len(usual) else 1.0
 
 
 def _read_series(
@@ -418,7 +447,6 @@ def _norm_prediction(
     rule: str,
     fixed: bool,
     record: _Layer,
-    late_ratio: np.ndarray,
     rates: np.ndarray,
     weight_decay: float,
     at: Sequence[int],
@@ -436,13 +464,16 @@ def _norm_prediction(
         return nothing, math.nan
     grad_rms = None
     if rule == "sgdm":
-        late = np.sqrt(np.mean(late_ratio**2))
-        if not math.isfinite(late) or late == 0:
+        common: dict[str, Any] = {"weight_decay": weight_decay, "at": at, "momentum": momentum}
+        # n^4 = (what is left of the start) + (gradient size)^2 * (what a size of one would have built up).
+        left = predicted_norms(rule, record.norms[0], rates, grad_rms=0.0, **common) ** 4
+        built = predicted_norms(rule, 0.0, rates, grad_rms=1.0, **common) ** 4
+        measured = np.asarray(record.norms) ** 4
+        # Relative residuals, because n^4 spans orders of magnitude along a transient.
+        x, y = built / measured, (measured - left) / measured
+        grad_rms = math.sqrt(max(0.0, float(x @ y) / float(x @ x)))
+        if grad_rms == 0.0:
             return nothing, math.nan
-        # Rotation off equilibrium is (n_eq/n)^2 times the prediction, so the measured ratio gives n_eq, and n_eq the gradient.
-        implied = record.norms[-1] * math.sqrt(late)
-        a = 0.9 if momentum is None else momentum
-        grad_rms = implied**2 * math.sqrt(2 * weight_decay * (1 - a) / current)
     norms = predicted_norms(
         rule,
         record.norms[0],

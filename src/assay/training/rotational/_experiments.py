@@ -142,10 +142,15 @@ def train(
     factor: Callable[[int], float] | None = None,
     monitor: RotationMonitor | None = None,
     reset_at: int | None = None,
+    noise: float = 0.0,
     after_step: Callable[[], None] | None = None,
     before_step: Callable[[], None] | None = None,
 ) -> float:
-    """Train and return the mean loss of the last tenth; batches are drawn from the seed alone."""
+    """Train and return the mean loss of the last tenth; batches are drawn from the seed alone.
+
+    ``noise`` adds pixel noise and shifts by up to one pixel: a set as small as the digits would else be learnt by heart, and a
+    network without loss has no gradients whose walk could be measured.
+    """
     generator = torch.Generator().manual_seed(seed + 1)
     n = len(data.y_train)
     order, place = torch.randperm(n, generator=generator), 0
@@ -166,6 +171,9 @@ def train(
         # Half of the colour images are mirrored, for regularisation; digits have a left and a right.
         if x.shape[1] == 3 and torch.rand((), generator=generator) < 0.5:
             x = x.flip(3)
+        if noise:
+            right, down = torch.randint(-1, 2, (2,), generator=generator).tolist()
+            x = x.roll((down, right), (2, 3)) + noise * torch.randn(x.shape, generator=generator)
         if monitor is not None and step == reset_at:
             monitor.reset()
         optimizer.zero_grad()
@@ -192,6 +200,10 @@ def accuracy(net: nn.Module, data: Images) -> float:
         right += int((net(x.contiguous(memory_format=torch.channels_last)).argmax(1) == y).sum())
     net.train()
     return 100.0 * right / len(data.y_test)
+
+
+def _noise(size: Mapping[str, Any]) -> float:
+    return float(size.get("noise", 0.0))
 
 
 # --- the experiments -----------------------------------------------------------------------------------------------------
@@ -258,7 +270,7 @@ def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
             # The first tenth of a half-life holds the optimizer's own start (empty moments, bias correction).
             used = (t > 0.1 * goal.half_life_steps) & (t < 3 * goal.half_life_steps)
             slope = np.polyfit(t[used], np.log2(excess[used]), 1)[0]
-            errors.append(abs(-1 / slope / goal.half_life_steps - 1))
+            errors.append(float(abs(-1 / slope / goal.half_life_steps - 1)))
             curves[f"{rule} from {start:g}"] = (walk["norm_series"][:: max(1, steps // 50)] / goal.norm).tolist()
     return {"half_life_error": errors, "curves": curves}
 
@@ -269,7 +281,7 @@ def equilibrium_in_network(arm: str, seed: int, data: Images, size: Mapping[str,
     optimizer = make_optimizer(arm, net, **EQUILIBRIUM[arm])
     steps = int(size["sgdm_steps"] if arm == "sgdm" else size["steps"])
     monitor = RotationMonitor(net, optimizer, interval=2, window=None)
-    train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), monitor=monitor, reset_at=2 * steps // 3)
+    train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), monitor=monitor, reset_at=2 * steps // 3)
     report = monitor.report()
     convs = report[~report["layer"].str.startswith("head")]
     head = report[report["layer"].str.startswith("head")].iloc[0]
@@ -298,7 +310,7 @@ def zero_shot(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dic
     net = make_network(data, size, seed)
     optimizer = make_optimizer(arm, net, **EQUILIBRIUM[arm])
     steps = int(size["steps"])
-    loss = train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), factor=schedule(steps))
+    loss = train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), factor=schedule(steps))
     return {"accuracy": accuracy(net, data), "loss": loss}
 
 
@@ -309,7 +321,7 @@ def warmup(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dict[s
         net = make_network(data, size, seed, norm="ln")
         optimizer = make_optimizer(arm, net, lr=float(size["lr"]), weight_decay=float(size["weight_decay"]))
         factor = schedule(steps, warmup=warm)
-        train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 128)), factor=factor)
+        train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 128)), noise=_noise(size), factor=factor)
         found[warm] = accuracy(net, data)
     with_warmup, without = found[int(size["warmup"])], found[0]
     drop = with_warmup - without
@@ -330,7 +342,7 @@ def lr_sweep(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dict
         net = make_network(data, size, seed)
         optimizer = make_optimizer(arm, net, lr=float(lr), weight_decay=float(size["product"]) / float(lr))
         monitor = RotationMonitor(net, optimizer, interval=5, window=None)
-        train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), factor=schedule(steps), monitor=monitor)
+        train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), factor=schedule(steps), monitor=monitor)
         scores.append(accuracy(net, data))
         series = monitor.series()
         # After the optimizer's own memory has filled (1/(1-b1) = 10 steps), before weight decay can have acted.
@@ -356,7 +368,7 @@ def standardisation(arm: str, seed: int, data: Images, size: Mapping[str, Any]) 
     monitor = RotationMonitor(net, optimizer, interval=2, window=None, layers=lambda name, _: not name.startswith("head"))
     batch = int(size.get("batch", 64))
     # Measured in the middle of the run: a cosine's end has angles too small to matter.
-    train(net, optimizer, data, steps, seed, batch=batch, factor=schedule(steps), monitor=monitor, reset_at=steps // 3)
+    train(net, optimizer, data, steps, seed, batch=batch, noise=_noise(size), factor=schedule(steps), monitor=monitor, reset_at=steps // 3)
     report = monitor.report()
     return {"neuron_spread": float(report["spread"].median()), "accuracy": accuracy(net, data)}
 
@@ -401,6 +413,7 @@ def imbalance(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dic
         steps,
         seed,
         batch=int(size.get("batch", 64)),
+        noise=_noise(size),
         factor=schedule(steps),
         before_step=before,
         after_step=after,

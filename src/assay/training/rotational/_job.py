@@ -354,8 +354,8 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
         f"{prefix}rotation",
         table,
         caption="Every layer over the last third of the run. Angles are radians between checkpoints, rotation radians per step; "
-        "spread is the variation between the neurons of a layer (std/mean).",
-        columns=["layer", "dim", "neurons", "rotation", "rotation_predicted", "ratio", "spread", "norm", "norm_predicted", "at_equilibrium"],
+        "spread is the variation between the neurons of a layer (std/mean); wander is 1 for a free walk, .5 for circling.",
+        columns=["layer", "dim", "neurons", "rotation", "rotation_predicted", "ratio", "relative", "spread", "wander", "norm", "norm_predicted"],
         rows=60,
     )
     run.table(f"{prefix}series", found.series, show=False)
@@ -374,6 +374,7 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
     if known.size:
         numbers |= {
             "layers_as_predicted": int(np.sum(np.abs(known - 1) <= BAND)),
+            "layers_at_equilibrium": int(found.layers["at_equilibrium"].sum()),
             "median_ratio": float(np.median(known)),
         }
     if found.layers.attrs.get("half_lives") is not None:
@@ -523,7 +524,7 @@ def demo(*, run: Run) -> None:
             if done[0] % every == 0:
                 save(done[0])
 
-        ex.train(net, optimizer, data, steps, run.seed, monitor=monitor, after_step=after)
+        ex.train(net, optimizer, data, steps, run.seed, batch=32, noise=1.0, monitor=monitor, after_step=after)
         score = ex.accuracy(net, data)
         run.log(f"{kind}: {score:.1f} % of the test digits right after {steps} steps")
         for row in monitor.series().groupby("step")["ratio"].median().items():

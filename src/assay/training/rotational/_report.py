@@ -10,7 +10,7 @@ import numpy as np
 
 from assay._core.style import MUTED, OURS, PALETTE, figure
 
-from ._advice import BAND
+from ._advice import BAND, RELATIVE_BAND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +29,10 @@ def _short(name: str) -> str:
     return name if len(name) <= 34 else "…" + name[-33:]
 
 
-def _band(axes: Any, *, vertical: bool = False) -> None:
+def _band(axes: Any, *, vertical: bool = False, reference: float = 1.0) -> None:
     draw, line = (axes.axvspan, axes.axvline) if vertical else (axes.axhspan, axes.axhline)
+    if reference != 1.0:
+        line(reference, color=MUTED, linewidth=1.2, linestyle=":", zorder=1, label="median layer")
     draw(1 - BAND, 1 + BAND, color=_BAND_COLOUR, zorder=0, label=f"within {BAND:.0%}", linewidth=0)
     line(1.0, color=MUTED, linewidth=1, zorder=1)
 
@@ -70,7 +72,7 @@ def draw_rotation(series: pd.DataFrame, layers: pd.DataFrame, *, step: str = "st
     height = 4.0 if len(layers) <= MOST_NAMED else 4.4
     fig, axes = figure(8.2, height)
     named = _choose(layers, MOST_NAMED)
-    _band(axes)
+    _band(axes, reference=float(layers.attrs.get("reference", 1.0)))
     for name, part in series.groupby("layer", sort=False):
         if not np.isfinite(part["ratio"]).any():
             continue
@@ -98,10 +100,11 @@ def draw_layers(layers: pd.DataFrame, ratios: dict[str, np.ndarray], *, title: s
         furthest = np.argsort(-np.abs(np.log(shown["ratio"].to_numpy(dtype=float))))[:60]
         shown = shown.iloc[np.sort(furthest)]
     fig, axes = figure(7.0, 1.5 + 0.25 * max(3, len(shown)))
-    _band(axes, vertical=True)
+    reference = float(layers.attrs.get("reference", 1.0))
+    _band(axes, vertical=True, reference=reference)
     everything = [shown["ratio"].to_numpy(dtype=float)]
     for place, row in enumerate(shown.to_dict("records")):
-        inside = abs(row["ratio"] - 1) <= BAND
+        inside = abs(row["ratio"] / reference - 1) <= (BAND if reference == 1.0 else RELATIVE_BAND)
         colour = OURS if inside else PALETTE[1]
         neurons = ratios.get(row["layer"])
         if neurons is not None and len(neurons) > 1:
@@ -124,9 +127,9 @@ def draw_layers(layers: pd.DataFrame, ratios: dict[str, np.ndarray], *, title: s
 def draw_norms(norms: pd.DataFrame, layers: pd.DataFrame, *, note: str = "") -> Any:
     """Measured norm and predicted transient of up to six layers."""
     names = _choose(layers, 6)
-    columns = min(3, len(names))
+    columns = 2 if len(names) in (2, 4) else min(3, len(names))
     lines = -(-len(names) // columns)
-    fig, grid = figure(2.9 * columns + 0.3, 2.2 * lines + 0.7, nrows=lines, ncols=columns, squeeze=False, sharex=True)
+    fig, grid = figure((2.9 if columns > 2 else 3.5) * columns + 0.3, 2.2 * lines + 0.7, nrows=lines, ncols=columns, squeeze=False)
     flat = list(np.ravel(grid))
     for axes, name in zip(flat, names, strict=False):
         part = norms[norms["layer"] == name]
@@ -237,7 +240,9 @@ def pictures(found: SeriesAnalysis, *, fixed: bool, implied: bool) -> list[tuple
             (
                 "layers",
                 draw_layers(found.layers, found.neuron_ratios),
-                "Dots left of the band learn too slowly for their settings, dots right of it too fast.",
+                "The band is the prediction of a free random walk for the run's settings. Dots to its left turn less than that, "
+                "which is usual when checkpoints are many steps apart (gradients of a real network partly cancel): then orange "
+                "marks layers that differ by more than 25 % from the median layer (dotted).",
             )
         )
         series = found.series.assign(step=found.series["step_to"])
@@ -260,8 +265,8 @@ def pictures(found: SeriesAnalysis, *, fixed: bool, implied: bool) -> list[tuple
         caption = "A rotational optimizer holds the norm: the dots should lie on the dashed line."
     elif implied:
         caption = (
-            "Dashed: the way from the first checkpoint to the equilibrium norm that the measured rotation implies (SGD's "
-            "equilibrium norm depends on the gradient's size, which checkpoints do not hold)."
+            "Dashed: the predicted way to equilibrium (dotted). For SGD its goal depends on the size of the gradients, which "
+            "checkpoints do not hold: one size per layer is fitted to the dots, the speed of the way is predicted."
         )
     else:
         caption = "Dashed: the predicted way from the first checkpoint's norm to equilibrium (dotted) at the run's settings."

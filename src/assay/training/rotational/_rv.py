@@ -22,7 +22,7 @@ from ._rules import Group, Rule
 # stay in the second-level cache between the operations of a step, which otherwise wait for memory: 64 Ki elements are
 # 256 KiB per tensor in float32. On an accelerator the cost is the launch of a kernel, so batches are as large as the
 # temporary copies of stacked tensors may reasonably be (32 Mi elements = 128 MiB each).
-CPU_BATCH = 1 << 16
+CPU_BATCH = 1 << 17
 DEVICE_BATCH = 1 << 25
 
 # A neuron whose running update norm is below this gets no update: its direction is rounding noise left in the moments
@@ -50,7 +50,9 @@ def check_number(
     value = group[key]
     if isinstance(value, Tensor):
         if value.numel() != 1:
-            raise InputError(f"{key} of group {group_index} is a tensor of shape {tuple(value.shape)}; give one number.")
+            raise InputError(
+                f"{key} of group {group_index} is a tensor of shape {tuple(value.shape)}; give one number."
+            )
         value = value.item()  # once, at construction
     inside = isinstance(value, (int, float)) and low <= value and (value < high if high_open else value <= high)
     if not inside:
@@ -311,7 +313,7 @@ def start_rotation(parameter: Tensor, group: Group, state: dict[str, Any], name:
 
 @dataclass
 class Item:
-    """One parameter of a step: what its direction is made of, and its state (all local to this device)."""
+    """One parameter of a step, its gradient (or what else its direction is made of), and its state."""
 
     p: Tensor
     x: Tensor

@@ -18,7 +18,10 @@ CLAIMS = [
         ours="median",
         test=Bound(le=1.0),
         margin_reason="one point, the median itself, can lie on neither side",
-        tiers={"quick": Tier(seeds=3, size={"n": 11}, limit_s=10), "standard": Tier(seeds=5, size={"n": 101}, limit_s=10)},
+        tiers={
+            "quick": Tier(seeds=3, size={"n": 11}, limit_s=10),
+            "standard": Tier(seeds=5, size={"n": 101}, limit_s=10),
+        },
         caveat="one distribution",
     )
 ]
