@@ -17,6 +17,7 @@ os.environ.setdefault("ASSAY_SMOKE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import tables  # noqa: E402
+from numpydoc.docscrape import NumpyDocString  # noqa: E402
 
 import assay  # noqa: E402
 from assay._core.registry import card as find_card  # noqa: E402
@@ -171,6 +172,10 @@ def move_shapes(app: object, what: str, name: str, obj: object, options: object,
         place = later.start() if later is not None else len(text)
         text = f"{text[:place].rstrip()}\n\nNotes\n-----\n{body}{text[place:]}"
     lines[:] = text.split("\n")
+
+
+# numpydoc also reads raw docstrings, for signatures, and warns about sections that it does not know
+NumpyDocString.sections["Shapes"] = ""
 
 
 def setup(app: object) -> None:

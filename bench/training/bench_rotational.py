@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.benchmark import Timer
 
-from assay.training.rotational import RVAdamW, RVLion, RVSGD, RVWrapper
+from assay.training.rotational import RVSGD, RVAdamW, RVLion, RVWrapper
 
 Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 

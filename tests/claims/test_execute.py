@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from assay._core.errors import InputError
-from assay.claims import _execute, load, load_run, run
+from assay._core.errors import AssayError, InputError
+from assay.claims import _execute, load, load_run, prepare, run, run_and_write
 from assay.claims._plan import plan
 
 
@@ -436,10 +437,38 @@ def test_resume_without_a_folder_continues_the_newest_run_of_the_request(gauss, 
 
 def test_a_claims_file_that_is_wrong_is_named(toy_method):
     toy_method("toy_wrong", 'CLAIMS = [claim("x", experiment="nowhere", test=Superior())]')
-    from assay._core.errors import AssayError
-
     with pytest.raises(AssayError, match=r"claims\.py.*nowhere"):
         load("toy-wrong")
+
+
+def test_another_scheduler_can_run_the_same_cells(gauss, tmp_path):
+    out = tmp_path / "run"
+    jobs = prepare("toy-gauss/*", tier="quick", out=out)
+    assert len(jobs) == 6
+    for job in pickle.loads(pickle.dumps(jobs))[:4]:  # as a scheduler would carry them
+        run_and_write(job, str(out))
+    _execute._stop_child()
+    assert len(prepare("toy-gauss/*", tier="quick", out=out)) == 2
+    before = files(out)
+    assert run("toy-gauss/*", tier="quick", jobs=1, out=out).verdicts[0].verdict == "direction holds"
+    assert {name: files(out)[name] for name in before} == before
+
+
+def test_a_read_only_or_full_disk_is_one_sentence_and_loses_nothing(gauss, tmp_path, monkeypatch):
+    out, original, written = tmp_path / "run", _execute.write_cell, []
+
+    def full(folder, record):
+        if len(written) == 2:
+            raise AssayError(f"Cannot write {folder}: no space left on device.")
+        written.append(record["key"])
+        return original(folder, record)
+
+    monkeypatch.setattr(_execute, "write_cell", full)
+    with pytest.raises(AssayError, match="no space left"):
+        run("toy-gauss", tier="quick", jobs=1, out=out)
+    monkeypatch.setattr(_execute, "write_cell", original)
+    assert sorted(files(out)) == sorted(f"{key}.json" for key in written)
+    assert run("toy-gauss", tier="quick", jobs=1, out=out).verdicts[0].verdict == "direction holds"
 
 
 @pytest.mark.slow

@@ -48,14 +48,17 @@ def _other_value(hint):
     return {int: 2, float: 0.1, bool: True}.get(hint, "x")
 
 
-def _words(required, hints, file):
+def _words(required, hints, files):
+    """A command line; a verb that takes several files gets all of them, one that takes one gets the first."""
     positional, options = [], []
     for p in required:
-        value = file if _is_path(hints[p.name]) else _other_value(hints[p.name])
+        hint = hints[p.name]
+        several = p.kind is p.VAR_POSITIONAL or typing.get_origin(hint) in (list, tuple)
+        values = (files if several else files[:1]) if _is_path(hint) else [_other_value(hint)]
         if p.kind is p.KEYWORD_ONLY:
-            options += [f"--{p.name.replace('_', '-')}", value]
+            options += [word for value in values for word in (f"--{p.name.replace('_', '-')}", value)]
         else:
-            positional.append(value)
+            positional += values
     return [*positional, *options]
 
 
@@ -86,15 +89,16 @@ FAULTS = {
 @pytest.mark.parametrize(("method", "verb", "required", "hints"), list(_verbs()))
 def test_bad_file(method, verb, required, hints, fault, tmp_path):
     for k, suffix in enumerate(_suffixes(method)):
-        path = tmp_path / f"input_{k}{suffix}"
+        paths = [tmp_path / f"input_{k}_{copy}{suffix}" for copy in (1, 2, 3)]
         if FAULTS[fault] is not None:
-            FAULTS[fault](path)
+            for path in paths:
+                FAULTS[fault](path)
         out = tmp_path / f"out_{k}"
-        result = run_cli(method.slug, verb, *_words(required, hints, path), "--out", out, "--quiet")
-        about = f"assay {method.slug} {verb} {path.name} ({fault}): {result.err.strip()!r}"
+        result = run_cli(method.slug, verb, *_words(required, hints, paths), "--out", out, "--quiet")
+        about = f"assay {method.slug} {verb} {paths[0].name} ({fault}): {result.err.strip()!r}"
         assert result.code == 2, about
         assert len(result.err.strip().splitlines()) == 1, about
-        assert path.name in result.err, f"the file is not named: {about}"
+        assert any(path.name in result.err for path in paths), f"the file is not named: {about}"
         assert "Traceback" not in result.err, about
         assert not result.out.strip(), f"something was printed as if it had worked: {about}"
         left = [p for p in out.rglob("*") if p.is_file() and p.parent.name in ("artefacts", "figures")]

@@ -95,7 +95,6 @@ FAULTS = [
     ("check_claims", "no such experiment", lambda h: h.edit("claims.py", 'experiment="sides"', 'experiment="slides"')),
     ("check_claims", "id of another method", lambda h: h.edit("claims.py", f'id="{h.slug}/', 'id="other/')),
     ("check_claims", "no reason", lambda h: h.edit("claims.py", "one point, the median itself, can lie on neither side", "")),
-    ("check_claims", "no caveat", lambda h: h.edit("claims.py", 'caveat="one distribution"', 'caveat=""')),
     ("check_claims", "no standard tier", lambda h: h.edit("claims.py", '"standard": Tier', '"full": Tier')),
     ("check_claims", "unknown source", lambda h: h.edit("claims.py", 'caveat="', 'data=["moon"], caveat="')),
     ("check_claims", "no claims", lambda h: h.edit("claims.py", "\n    )\n]", "\n    )\n][:0]")),

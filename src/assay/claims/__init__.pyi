@@ -1,4 +1,6 @@
+from ._execute import prepare as prepare
 from ._execute import run as run
+from ._execute import run_and_write as run_and_write
 from ._models import Accepts as Accepts
 from ._models import Bound as Bound
 from ._models import Calibrated as Calibrated
@@ -21,6 +23,7 @@ from ._sources import read_images as read_images
 from ._sources import read_user_data as read_user_data
 from ._store import ClaimsRun as ClaimsRun
 from ._store import load_run as load_run
+from ._timing import fingerprint as fingerprint
 from ._timing import interleaved as interleaved
 from ._timing import stream as stream
 
@@ -41,13 +44,16 @@ __all__ = [
     "Superior",
     "Tier",
     "Verdict",
+    "fingerprint",
     "interleaved",
     "interval",
     "judge",
     "load",
     "load_run",
+    "prepare",
     "read_images",
     "read_user_data",
     "run",
+    "run_and_write",
     "stream",
 ]

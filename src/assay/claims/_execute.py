@@ -176,7 +176,7 @@ RECORDED = (
 )
 
 
-def _run_and_write(job: Mapping[str, Any], folder: str) -> dict[str, Any]:
+def run_and_write(job: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """As `run_cell`, but the worker itself writes the cell where it sees the run's folder (this machine, a shared disk)."""
     record = run_cell(job)
     if (Path(folder) / "plan.json").is_file():
@@ -223,7 +223,7 @@ def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str, folder: Pat
         # Ray's back-end returns nothing before everything is done; its workers then write down cells themselves, so that
         # an interruption loses as little as elsewhere.
         streams = joblib.parallel.get_active_backend()[0].supports_return_generator
-        call = joblib.delayed(run_cell if streams else _run_and_write)
+        call = joblib.delayed(run_cell if streams else run_and_write)
         extra = () if streams else (str(folder.resolve()),)
         # batch_size=1: cells last seconds, and a batch would hold finished ones back from the disk.
         parallel = joblib.Parallel(return_as="generator_unordered" if streams else "list", batch_size=1)
@@ -376,10 +376,7 @@ def run(
     folder = Path(out) if out is not None else _folder(request, resume)
     if jobs is None:
         jobs = 1 if device.startswith("cuda") else default_jobs()
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {folder} is a file; name a folder.")
-    if folder.is_dir() and any(p.name != ".lock" for p in folder.iterdir()) and not (folder / "plan.json").is_file():
-        raise InputError(f"{folder} holds something other than a claims run; choose another --out.")
+    _check_folder(folder)
     with locked(folder):
         start(folder, work, environment(threads, jobs, backend), request)
         try:
@@ -391,6 +388,58 @@ def run(
         finished = load_run(folder)
         finished.save()
     return finished
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder} is a file; name a folder.")
+    if folder.is_dir() and any(p.name != ".lock" for p in folder.iterdir()) and not (folder / "plan.json").is_file():
+        raise InputError(f"{folder} holds something other than a claims run; choose another --out.")
+
+
+def prepare(
+    selectors: str | Sequence[str],
+    *,
+    out: str | Path,
+    tier: str = "standard",
+    seeds: int | None = None,
+    data: list[str] | None = None,
+    device: str = "cpu",
+    threads: int = 1,
+) -> list[dict[str, Any]]:
+    """Plan a run without running it: the jobs of its missing cells, for a scheduler that joblib does not know.
+
+    Each job goes to ``run_and_write(job, out)`` on any machine that sees `out`; ``run(selectors, out=out, ...)`` with the
+    same arguments then runs what is still missing and judges.
+
+    Parameters
+    ----------
+    selectors, out, tier, seeds, data, device, threads
+        As for `run`.
+
+    Returns
+    -------
+    list of dict
+        One per missing cell; picklable.
+    """
+    work = plan(load(selectors), tier=tier, seeds=seeds, data=data, device=device, threads=threads)
+    request = {
+        "selectors": [selectors] if isinstance(selectors, str) else list(selectors),
+        "tier": tier,
+        "seeds": seeds,
+        "data": data,
+        "device": device,
+        "threads": threads,
+    }
+    request["command"] = _command(request, data, None)
+    folder = Path(out)
+    _check_folder(folder)
+    with locked(folder):
+        start(folder, work, environment(threads, 1, "external"), request)
+    done = {key for key, record in read_cells(folder, (c.key for c in work.cells)).items() if record["status"] == "ok"}
+    todo = [cell for cell in work.cells if cell.key not in done]
+    # No driver to watch: the scheduler ends what it wants ended.
+    return [{**job, "driver": ("", 0)} for job in _jobs(todo, work.sources)]
 
 
 def _command(request: Mapping[str, Any], data: Any, target: str | None) -> str:

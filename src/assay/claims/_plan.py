@@ -60,7 +60,9 @@ def load(selectors: str | Sequence[str] = "*") -> list[Method]:
     loaded: dict[str, Method] = {}
     for selector in wanted or ["*"]:
         head, _, tail = selector.partition("/")
-        slugs = [s for s in cards if fnmatch.fnmatchcase(s, head.replace("_", "-"))] or [registry.card(head).slug]
+        slugs = [s for s in cards if fnmatch.fnmatchcase(s, head.replace("_", "-"))]
+        if not slugs and not set(head) & set("*?["):
+            slugs = [registry.card(head).slug]  # an alias, or an error that names the closest
         hit = False
         for slug in slugs:
             if slug not in loaded:

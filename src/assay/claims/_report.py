@@ -317,7 +317,9 @@ def _best(claim: Claim, verdict: Verdict) -> Comparison | None:
     return known[0] if known else None
 
 
-def _describe(run: ClaimsRun, claim: Claim, verdict: Verdict, vector: bool, pictures: int) -> dict[str, Any]:
+def _describe(
+    run: ClaimsRun, claim: Claim, verdict: Verdict, figures: list[dict[str, str]], pictures: int
+) -> dict[str, Any]:
     cells = run.cells_of(claim.id)
     best = _best(claim, verdict)
     unit = f" {claim.unit}" if claim.unit and not isinstance(claim.test, (Slope, Crossing, Calibrated)) else ""
@@ -379,7 +381,7 @@ def _describe(run: ClaimsRun, claim: Claim, verdict: Verdict, vector: bool, pict
         "reason": verdict.reason[:1].upper() + verdict.reason[1:],
         "reason_head": "Skipped:" if verdict.verdict == SKIPPED else "",
         "notes": notes,
-        "figures": _figures(claim, verdict, cells, vector),
+        "figures": figures,
         "table": rows,
         "count_name": {True: "trials", False: "instances"}.get(isinstance(claim.test, Calibrated))
         if not claim.test.statistical or isinstance(claim.test, Calibrated)
@@ -461,13 +463,16 @@ def _page(run: ClaimsRun, slug: str, title: str, back: str) -> str:
             ]
         )
     ]
+    drawn: dict[bool, list[list[dict[str, str]]]] = {}
     for vector, pictures in RICHNESS:
+        if vector not in drawn:
+            drawn[vector] = [_figures(c, v, run.cells_of(c.id), vector) for c, v in chosen]
         text = _render(
             run,
             title=f"Claims of {title}",
             lines=lines,
             counts=_counts([v for _, v in chosen]),
-            claims=[_describe(run, c, v, vector, pictures) for c, v in chosen],
+            claims=[_describe(run, c, v, drawn[vector][i], pictures) for i, (c, v) in enumerate(chosen)],
             legend=_legend(run),
             back=back,
         )

@@ -204,8 +204,9 @@ def _arrays(path: Path, *, target: str | None, split: str | None, group: str | N
     import numpy as np
 
     try:
-        loaded = np.load(path, allow_pickle=False)
-        arrays = {"X": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        with path.open("rb") as handle:  # numpy would leave a damaged file open
+            loaded = np.load(handle, allow_pickle=False)
+            arrays = {"X": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError) as error:
         raise InputError(f"{path} is not a readable NumPy file ({error}).") from error
     except Exception as error:  # zipfile.BadZipFile and friends: a truncated archive

@@ -1,4 +1,4 @@
-"""Helpers for experiments: timing two things fairly, and random streams that keep arms paired."""
+"""Helpers for experiments: timing two things fairly, and what keeps arms paired."""
 
 from __future__ import annotations
 
@@ -94,3 +94,27 @@ def stream(seed: int, arm: str = "") -> np.random.Generator:
 
     # Keyed by the bytes of the name: stable between processes, unlike hash().
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(arm.encode())))
+
+
+def fingerprint(*arrays: Any) -> str:
+    """Return a hash of arrays, tensors or sparse matrices, for the ``same_<name>`` keys that arms of a pair must share.
+
+    Examples
+    --------
+    >>> fingerprint([1.0, 2.0]) == fingerprint([1.0, 2.0]), fingerprint([1.0, 2.0]) == fingerprint([2.0, 1.0])
+    (True, False)
+    """
+    import hashlib
+
+    import numpy as np
+
+    digest = hashlib.sha256()
+    for array in arrays:
+        if hasattr(array, "indptr"):
+            parts = [array.data, array.indices, array.indptr, array.shape]
+        else:
+            parts = [array.detach().cpu() if hasattr(array, "detach") else array]
+        for part in parts:
+            plain = np.ascontiguousarray(part)
+            digest.update(f"{plain.dtype} {plain.shape} ".encode() + plain.tobytes())
+    return digest.hexdigest()[:16]

@@ -201,13 +201,15 @@ def test_rotational_optimizers_hold_norm_and_speed():
     net = nn.Linear(100, 8, bias=False)
     optimizer = RVAdamW(net.parameters(), lr=1e-2, weight_decay=0.2)
     with RotationMonitor(net, optimizer, window=None) as monitor:
-        for _ in range(60):
+        for step in range(100):
+            # Adam's first directions are longer than its later ones, and the running update norm follows ten steps behind.
+            if step == 40:
+                monitor.reset()
             net.weight.grad = torch.randn_like(net.weight)
             optimizer.step()
     row = monitor.report().iloc[0]
     assert row["norm"] == pytest.approx(row["norm_predicted"], rel=1e-5)
     assert row["half_life_steps"] == 0.0
-    # The running update norm needs ten steps to settle.
     assert row["ratio"] == pytest.approx(1.0, abs=0.05)
 
 
@@ -248,10 +250,10 @@ def test_tied_frozen_transposed_and_half_precision():
         up.weight.grad = torch.randn_like(up.weight)
         optimizer.step()
     report = monitor.report()
-    # Two groups of six outputs, each from two inputs.
-    assert report["neurons"][0] == 12
+    # Two groups of three outputs, each from two inputs.
+    assert report["neurons"][0] == 6
     assert report["dim"][0] == 18
-    rows = lambda w: torch.stack([w[g * 2 : g * 2 + 2, o].flatten() for g in range(2) for o in range(6)])
+    rows = lambda w: torch.stack([w[g * 2 : g * 2 + 2, o].flatten() for g in range(2) for o in range(3)])
     truth = _angles64(rows(old), rows(up.weight.detach()))
     np.testing.assert_allclose(monitor.neurons("weight")["angle"], truth, rtol=1e-5)
 

@@ -124,7 +124,7 @@ HOLD_OUT = 0.2  # share of the lines on which the weight of network against ridg
 POINT_CHUNK = 16384  # points per forward pass: 16384 x 256 floats are 16 MB, which stays near the cache
 FAR_TANIMOTO = 0.4  # below this Morgan-2 similarity two drugs seldom share a mechanism
 FAR_LINE = 2.0  # times the 95th percentile of the nearest-neighbour distances among training lines
-COLLAPSED_NOISE = 0.05  # GP noise below this share of the replicate variance: the network has memorised the noise
+COLLAPSED_NOISE = 0.05  # GP noise below this share of the replicate variance: noise has been fitted as signal
 
 
 class ApplicabilityWarning(UserWarning):
@@ -693,8 +693,9 @@ class ARCANet(BaseEstimator):
             floor = float(np.median(known))
             if self.residual_gp_.noise_ < COLLAPSED_NOISE * floor:
                 warnings.warn(
-                    f"The residual noise ({self.residual_gp_.noise_:.2g}) is far below the replicate variance "
-                    f"({floor:.2g}): the network has memorised the points, intervals are too narrow; use fewer epochs.",
+                    f"The residual noise variance ({self.residual_gp_.noise_:.2g}) is far below that of the replicates "
+                    f"({floor:.2g}): the points are fitted more closely than they were measured, so intervals are too "
+                    "narrow; use fewer epochs or more dropout.",
                     stacklevel=3,
                 )
 

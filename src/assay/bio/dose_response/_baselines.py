@@ -132,6 +132,9 @@ class LinearInterpolation(BaseEstimator):
     True
     """
 
+    def __init__(self) -> None:
+        pass  # scikit-learn's clone reads the signature; object's own has *args
+
     def fit(self, data: DoseResponseData, train_mask: Any = None) -> LinearInterpolation:
         """Remember the training points."""
         self.data_, self.train_mask_ = data, training_mask(data, train_mask)

@@ -100,12 +100,15 @@ class ResidualGP:
         self._count = np.bincount(self.pattern_, minlength=n_patterns)
         if hyper is None:
             n_points = max(int(mask.sum()), 1)
+            start = np.log(_START)
+            # scipy's own first simplex moves a coordinate that is 0 (log of a length of 1) by 0.00025 only.
+            simplex = np.vstack([start, start + 0.7 * np.eye(4)])
             found = minimize(
                 lambda logs: -self._log_likelihood(np.clip(logs, _LOWER, _UPPER)) / n_points,
-                np.log(_START),
+                start,
                 method="Nelder-Mead",
                 # Per-point nats and log units: both far below what moves a prediction.
-                options={"maxfev": 300, "xatol": 1e-2, "fatol": 1e-6},
+                options={"maxfev": 300, "xatol": 1e-2, "fatol": 1e-6, "initial_simplex": simplex},
             )
             logs = np.clip(found.x, _LOWER, _UPPER)
         else:

@@ -127,6 +127,7 @@ def edge_effect(
     for column in (plate, well, value):
         if column not in df.columns:
             raise InputError(f"The plate table has no column {column!r}; it has: {_names(list(df.columns), 12)}.")
+    df = df.reset_index(drop=True)  # concatenated plates repeat their index
     place = df[well].astype(str).str.extract(r"^\s*([A-Za-z]{1,2})0*(\d+)\s*$")
     if place.isna().any(axis=None):
         at = int(np.argmax(place.isna().any(axis=1).to_numpy()))

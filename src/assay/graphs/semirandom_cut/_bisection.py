@@ -520,7 +520,7 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
         if options.refine:
             for candidate in pool.leaders(REFINED):
                 pool.add(f"{candidate.name} + moves", _refined(problem, candidate.labels))
-        if options.flow and pool.best is not None and not options.connected:
+        if options.flow and options.refine and pool.best is not None and not options.connected:
             # several starts pay on meshes; elsewhere the bands of all good cuts overlap
             _polish(problem, options, pool, POLISHED if len(spectral) > 1 else 1)
     best = pool.best

@@ -254,6 +254,15 @@ def _bisect(
 ) -> SemiRandomBisection:
     from . import SemiRandomBisection
 
+    weight = data.weights()
+    heaviest = int(weight.argmax())
+    share = float(weight[heaviest] / weight.sum())
+    if data.vertex_weight is not None and 0 < balance <= 0.5 and share > 1 - balance:
+        # the estimator says so too, but knows row numbers only, not the ids of the file
+        raise InputError(
+            f"{data.source}: vertex {data.names[heaviest]} weighs {share:.3g} of the total, so no split can give both sides "
+            f"{balance:g}; lower --balance to {1 - share:.3g} or less."
+        )
     run.log(f"cutting {data.source}: {data.n:,} vertices, {data.m:,} edges")
     cut = SemiRandomBisection(
         balance=balance,
@@ -390,7 +399,7 @@ def _compare_two(data: _Graph, cut: SemiRandomBisection, balance: float, with_pe
         ]
         for row in rows:
             if row["labels"] is None:
-                table.append({"method": row["method"], "seconds": row["seconds"], "note": row["note"]})
+                table.append({"method": row["method"], "within_balance": False, "seconds": row["seconds"], "note": row["note"]})
                 continue
             share = float(weight[row["labels"] == 1].sum() / weight.sum())
             share = min(share, 1 - share)
@@ -629,7 +638,7 @@ def _fit_parts(data: _Graph, parts: int, imbalance: float, with_peers: bool, run
     average = model.capacity_ / (1 + imbalance)
     for row in _run_peers(data, parts, 0.5, imbalance, run):
         if row["labels"] is None:
-            rows.append({"method": row["method"], "seconds": row["seconds"], "note": row["note"]})
+            rows.append({"method": row["method"], "within_balance": False, "seconds": row["seconds"], "note": row["note"]})
             continue
         load = np.bincount(row["labels"], weights=weight, minlength=parts)
         legal = bool(load.max() <= model.capacity_ * (1 + 1e-9) and load.min() > 0)

@@ -106,7 +106,7 @@ def to_rotational(optimizer: Optimizer, **options: Any) -> RuleOptimizer:
     for group in optimizer.param_groups:
         kept = {k: v for k, v in group.items() if k not in ("params", "param_names", "foreach", *UNSUPPORTED)}
         groups.append({**kept, **options, "params": named(group)})
-    twin = kind(groups)
+    twin = kind(groups)  # type: ignore[call-arg]
     for group in twin.param_groups:
         for p in group["params"]:
             old = optimizer.state.get(p)
@@ -167,7 +167,7 @@ def from_rotational(optimizer: Optimizer, **options: Any) -> Optimizer:
     for group in optimizer.param_groups:
         kept = {k: v for k, v in group.items() if k not in ("params", "param_names", *OPTIONS)}
         groups.append({**kept, **options, "params": named(group)})
-    plain = kind(groups, lr=groups[0]["lr"])
+    plain = kind(groups, lr=groups[0]["lr"])  # type: ignore[call-arg]
     for group in plain.param_groups:
         for p in group["params"]:
             old = optimizer.state.get(p)

@@ -72,13 +72,17 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
 def _read_torch(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     import pickle
+    import warnings
 
     import torch
 
     from assay._core.errors import InputError
 
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # Of a file that is no torch file at all torch warns about its pickle protocol before it fails.
+            warnings.simplefilter("ignore", UserWarning)
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         text = str(error)
         if "Unsupported" in text or "GLOBAL" in text or "weights_only" in text.lower():
@@ -87,7 +91,8 @@ def _read_torch(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 "model.state_dict() with torch.save or safetensors."
             ) from error
         raise InputError(f"{path} is damaged ({_line(error)}); save it again.") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except Exception as error:
+        # On foreign bytes the unpickler fails in any way that a stack machine can (IndexError, TypeError, KeyError ...).
         raise InputError(f"{path} is not a readable torch checkpoint ({_line(error)}); save it again.") from error
     weights = _find_weights(found)
     if weights is None:
@@ -441,12 +446,13 @@ def predict(
     table = pd.DataFrame({"steps_apart": lags, "angle_rad": angles, "angle_deg": np.degrees(angles)})
     dense = np.unique(np.geomspace(1, steps, 80).astype(int))
     curve = rotation_over_steps(found.rotation, lag_factor(optimizer, dense, **common))
-    run.figure(
-        "prediction",
-        draw_prediction(dense.tolist(), curve, rotation_over_steps(found.rotation, dense)),
-        caption="Updates within the optimizer's memory point the same way, so checkpoints are further apart than a memoryless "
-        "walk would put them; at 90 degrees nothing of the old direction is left.",
-    )
+    if found.rotation > 0:
+        run.figure(
+            "prediction",
+            draw_prediction(dense.tolist(), curve, rotation_over_steps(found.rotation, dense)),
+            caption="Updates within the optimizer's memory point the same way, so checkpoints are further apart than a memoryless "
+            "walk would put them; at 90 degrees nothing of the old direction is left.",
+        )
     run.table("rotation", table, caption="Predicted angle between two weights of one neuron, by the steps between them.")
     if optimizer != "adam_l2":
         run.table(

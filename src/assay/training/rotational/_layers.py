@@ -179,7 +179,7 @@ class WSLinear(_Standardised, nn.Linear):
     Examples
     --------
     >>> from assay.training.rotational import WSLinear
-    >>> [round(float(n), 4) for n in WSLinear(5, 2).standardised_weight().norm(dim=1)]
+    >>> [round(float(n), 4) for n in WSLinear(5, 2).standardised_weight().detach().norm(dim=1)]
     [1.4142, 1.4142]
     """
 

@@ -498,7 +498,7 @@ class RotationMonitor:
                     "angle": measured,
                     "angle_predicted": predicted if predicted > 0 else math.nan,
                     "ratio": ratio,
-                    "spread": float(angle.std(correction=0) / angle.mean()),
+                    "spread": float(angle.std(correction=0) / angle.mean()) if bool(angle.mean() != 0) else 0.0,
                     "half_life_steps": prediction["half_life_steps"],
                     "radial": radial,
                     "scale_invariant": abs(radial) < INVARIANT if shares.numel() else False,

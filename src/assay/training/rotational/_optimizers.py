@@ -130,22 +130,22 @@ class RVAdamW(RuleOptimizer):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults: dict[str, Any] = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            update_norm_decay_factor=update_norm_decay_factor,
-            per_neuron=per_neuron,
-            zero_mean=zero_mean,
-            rotational_eps=rotational_eps,
-            rotational=rotational,
-            on_zero=on_zero,
-            rotation_scale=rotation_scale,
-            neuron_dim=neuron_dim,
-            maximize=maximize,
-            foreach=foreach,
-        )
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "update_norm_decay_factor": update_norm_decay_factor,
+            "per_neuron": per_neuron,
+            "zero_mean": zero_mean,
+            "rotational_eps": rotational_eps,
+            "rotational": rotational,
+            "on_zero": on_zero,
+            "rotation_scale": rotation_scale,
+            "neuron_dim": neuron_dim,
+            "maximize": maximize,
+            "foreach": foreach,
+        }
         super().__init__(params, defaults)
 
     def _check_group(self, group: Group, index: int) -> None:
@@ -199,7 +199,7 @@ maximize, foreach
     >>> before = layer.weight.detach().clone()
     >>> layer(torch.ones(2, 8) * torch.arange(8)).square().sum().backward()
     >>> optimizer.step()
-    >>> cosine = torch.nn.functional.cosine_similarity(layer.weight, before, dim=1)
+    >>> cosine = torch.nn.functional.cosine_similarity(layer.weight.detach(), before, dim=1)
     >>> [round(float(a), 3) for a in cosine.arccos()]  # arctan(sqrt(2 * 0.1 * 0.05 / 1.9))
     [0.072, 0.072, 0.072, 0.072]
     """
@@ -225,22 +225,22 @@ maximize, foreach
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults: dict[str, Any] = dict(
-            lr=lr,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            nesterov=nesterov,
-            update_norm_decay_factor=update_norm_decay_factor,
-            per_neuron=per_neuron,
-            zero_mean=zero_mean,
-            rotational_eps=rotational_eps,
-            rotational=rotational,
-            on_zero=on_zero,
-            rotation_scale=rotation_scale,
-            neuron_dim=neuron_dim,
-            maximize=maximize,
-            foreach=foreach,
-        )
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "update_norm_decay_factor": update_norm_decay_factor,
+            "per_neuron": per_neuron,
+            "zero_mean": zero_mean,
+            "rotational_eps": rotational_eps,
+            "rotational": rotational,
+            "on_zero": on_zero,
+            "rotation_scale": rotation_scale,
+            "neuron_dim": neuron_dim,
+            "maximize": maximize,
+            "foreach": foreach,
+        }
         super().__init__(params, defaults)
 
     def _check_group(self, group: Group, index: int) -> None:
@@ -312,21 +312,21 @@ maximize, foreach
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults: dict[str, Any] = dict(
-            lr=lr,
-            betas=betas,
-            weight_decay=weight_decay,
-            update_norm_decay_factor=update_norm_decay_factor,
-            per_neuron=per_neuron,
-            zero_mean=zero_mean,
-            rotational_eps=rotational_eps,
-            rotational=rotational,
-            on_zero=on_zero,
-            rotation_scale=rotation_scale,
-            neuron_dim=neuron_dim,
-            maximize=maximize,
-            foreach=foreach,
-        )
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "betas": betas,
+            "weight_decay": weight_decay,
+            "update_norm_decay_factor": update_norm_decay_factor,
+            "per_neuron": per_neuron,
+            "zero_mean": zero_mean,
+            "rotational_eps": rotational_eps,
+            "rotational": rotational,
+            "on_zero": on_zero,
+            "rotation_scale": rotation_scale,
+            "neuron_dim": neuron_dim,
+            "maximize": maximize,
+            "foreach": foreach,
+        }
         super().__init__(params, defaults)
 
     def _check_group(self, group: Group, index: int) -> None:
@@ -390,9 +390,13 @@ class Lion(RuleOptimizer):
         maximize: bool = False,
         foreach: bool | None = None,
     ) -> None:
-        defaults: dict[str, Any] = dict(
-            lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize, foreach=foreach
-        )
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "betas": betas,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+        }
         super().__init__(params, defaults)
 
     def _check_group(self, group: Group, index: int) -> None:

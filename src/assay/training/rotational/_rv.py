@@ -101,11 +101,10 @@ def check_rotational_options(group: Group, group_index: int) -> None:
     for i, p in enumerate(group["params"]):
         if not is_rotational(p, group):
             continue
-        if group["per_neuron"] and p.ndim >= 2:
-            if group["neuron_dim"] >= p.ndim:
-                raise InputError(
-                    f"{describe(group, i, group_index)} has no dimension {group['neuron_dim']}, which neuron_dim names."
-                )
+        if group["per_neuron"] and p.ndim >= 2 and group["neuron_dim"] >= p.ndim:
+            raise InputError(
+                f"{describe(group, i, group_index)} has no dimension {group['neuron_dim']}, which neuron_dim names."
+            )
         if is_sharded(p):
             refuse_shards(p, group, describe(group, i, group_index))
 
@@ -172,7 +171,7 @@ def memory_order(p: Tensor, axis: int | None) -> list[int] | None:
     """Permutation that makes the rows of ``p`` a view where possible; None where a plain view does it."""
     if p.is_contiguous() and not axis:
         return None
-    rest = sorted((i for i in range(p.ndim) if i != axis), key=lambda i: -p.stride(i))
+    rest = sorted((i for i in range(p.ndim) if i != axis), key=lambda i: -p.stride()[i])
     return rest if axis is None else [axis, *rest]
 
 
@@ -244,6 +243,17 @@ def column(v: Tensor) -> Tensor:
 
 def row_norms(rows: Tensor) -> Tensor:
     return torch.linalg.vector_norm(rows, dim=1)
+
+
+def without_mean(rows: Tensor) -> Tensor:
+    """Rows minus their mean, exact where all weights of a row are nearly equal.
+
+    The first steps of Adam are signs, so that a row whose gradients agree in sign has a direction that is almost all
+    mean. The rounding of that mean would then be a large part of what is left, and would bring a mean into the weights.
+    Taking the first entry off beforehand leaves numbers whose mean is as small as they are.
+    """
+    rows = rows - rows[:, :1]
+    return rows.sub_(rows.mean(1, keepdim=True))
 
 
 def centred(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -415,7 +425,7 @@ def turn(
         zero, before = norm == 0, plain_rows(weights, step, group, scale)
         length = torch.where(zero, 1.0, norm)
     if group["zero_mean"]:
-        step = step - step.mean(1, keepdim=True)
+        step = without_mean(step)
     # Divided twice, because the square of a small norm underflows in float32.
     overlap = torch.linalg.vecdot(step, weights) / length / length
     step = torch.addcmul(step, weights, column(overlap), value=-1)
@@ -455,7 +465,7 @@ def turn_one(item: Item, group: Group, directions: DIRECTIONS, rate: Any) -> Non
     length = torch.where(zero, 1.0, norm)
     raw = as_rows(direction, item.axis, item.order).to(weights.dtype) * scale
 
-    d = raw - raw.mean(1, keepdim=True) if group["zero_mean"] else raw
+    d = without_mean(raw) if group["zero_mean"] else raw
     d = d - weights * column((d * weights).sum(1) / length / length)
     total.copy_(mu * total + (1 - mu) * (d * d).sum(1))
     average = (total / (1 - mu ** item.state["rotation_step"])).sqrt()

@@ -145,17 +145,17 @@ foreach
         self.optimizer = optimizer
         self.rotation_rate = rotation_rate
         self._joined = False
-        options = dict(
-            update_norm_decay_factor=update_norm_decay_factor,
-            per_neuron=per_neuron,
-            zero_mean=zero_mean,
-            rotational_eps=rotational_eps,
-            rotational=rotational,
-            on_zero=on_zero,
-            rotation_scale=rotation_scale,
-            neuron_dim=neuron_dim,
-            rotational_foreach=foreach,
-        )
+        options = {
+            "update_norm_decay_factor": update_norm_decay_factor,
+            "per_neuron": per_neuron,
+            "zero_mean": zero_mean,
+            "rotational_eps": rotational_eps,
+            "rotational": rotational,
+            "on_zero": on_zero,
+            "rotation_scale": rotation_scale,
+            "neuron_dim": neuron_dim,
+            "rotational_foreach": foreach,
+        }
         if rotation_rate is None and known_rate(optimizer) is None:
             raise InputError(
                 f"The equilibrium rotation of {type(optimizer).__name__} with these options has no closed form (Adam "

@@ -1,0 +1,139 @@
+"""The command line on checkpoints of a run that the code has never seen, and on settings alone."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from assay.testing import FakeRun
+from assay.training.rotational import _job
+from assay.training.rotational._nets import layer_norm_mlp
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A layer-norm MLP on noisy labels, trained by AdamW under a cosine schedule, saved the way scripts save."""
+    folder = tmp_path_factory.mktemp("unseen")
+    torch.manual_seed(11)
+    net = layer_norm_mlp(24, 32, 2, 5)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=0.3)
+    every, count = 25, 6
+    total = every * (count - 1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.5 * (1 + math.cos(math.pi * t / (1.1 * total))))
+    rates = []
+
+    def save(step):
+        nested = {"epoch": step, "model": {f"module.{k}": v for k, v in net.state_dict().items()}}
+        torch.save({**nested, "optimizer": optimizer.state_dict()}, folder / f"ckpt_{step}.pt")
+        save_file({k: v.contiguous() for k, v in net.state_dict().items()}, folder / f"ckpt_{step}.safetensors")
+
+    save(0)
+    for step in range(1, total + 1):
+        x = torch.randn(16, 24)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x), torch.randint(0, 5, (16,))).backward()
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+        if step % every == 0:
+            save(step)
+    pd.DataFrame({"step": range(total), "lr": rates}).to_csv(folder / "lr.csv", index=False)
+    return folder, [f"ckpt_{every * i}" for i in range(count)], every
+
+
+def test_unseen_run_gives_table_figures_and_advice(trained, tmp_path):
+    folder, names, every = trained
+    with FakeRun(tmp_path / "out") as run:
+        # As a shell would list them: ckpt_100 before ckpt_25.
+        paths = sorted(folder.glob("*.pt"))
+        _job.analyse(*paths, every=every, optimizer="adamw", lr=str(folder / "lr.csv"), weight_decay=0.3, run=run)
+    out = tmp_path / "out"
+    table = pd.read_csv(out / "artefacts" / "rotation.csv")
+    assert table["layer"].tolist() == ["0.weight", "3.weight", "6.weight"]
+    assert table["dim"].tolist() == [24, 32, 32]
+    assert np.isfinite(table[["angle", "angle_predicted", "ratio", "norm", "norm_predicted"]]).all(axis=None)
+    # Random labels are close to a random walk, but the norm cannot follow the falling rate.
+    assert 0.3 < table["ratio"][1] < 1.3
+    advice = (out / "artefacts" / "advice.txt").read_text()
+    assert "layers rotate within" in advice
+    for name in ("layers", "rotation", "neurons", "norms"):
+        assert (out / "figures" / f"{name}.svg").read_text().rstrip().endswith("</svg>")
+    what_if = pd.read_csv(out / "artefacts" / "what_if.csv")
+    assert what_if["setting"].tolist()[:4] == ["now", "lr x2", "weight decay x2", "both x2"]
+    assert any("order of the numbers" in w for w in run.warnings)
+    assert run.results["layers"] == 3
+    page = (out / "report.html").read_text()
+    assert "3.weight" in page
+    assert "What if?" in page
+
+
+def test_safetensors_and_torch_files_agree(trained, tmp_path):
+    folder, names, every = trained
+    tables = []
+    for kind in ("pt", "safetensors"):
+        run = FakeRun(tmp_path / kind)
+        _job.analyse(*[folder / f"{n}.{kind}" for n in names], every=every, lr="0.01", weight_decay=0.3, run=run)
+        run.finish()
+        tables.append(pd.read_csv(tmp_path / kind / "artefacts" / "rotation.csv"))
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+
+
+def test_settings_are_read_from_optimizer_states(trained, tmp_path):
+    folder, names, every = trained
+    run = FakeRun(tmp_path / "out")
+    _job.analyse(*[folder / f"{n}.pt" for n in names], every=every, run=run)
+    run.finish()
+    series = pd.read_csv(tmp_path / "out" / "artefacts" / "series.csv")
+    lr = pd.read_csv(folder / "lr.csv")["lr"].to_numpy().reshape(-1, every).mean(axis=1)
+    # Straight lines between the checkpoints' rates against the true cosine.
+    np.testing.assert_allclose(series.loc[series["layer"] == "0.weight", "lr"], lr, atol=5e-4)
+
+
+def test_hugging_face_folders(tmp_path):
+    for step in (10, 20, 30):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        generator = torch.Generator().manual_seed(step)
+        for part in (1, 2):
+            tensors = {f"layer{part}.weight": torch.randn(4, 8, generator=generator)}
+            save_file(tensors, folder / f"model-0000{part}-of-00002.safetensors")
+    run = FakeRun(tmp_path / "out")
+    _job.analyse(*sorted(tmp_path.glob("checkpoint-*")), every=10, lr="1e-3", weight_decay=0.1, run=run)
+    run.finish()
+    assert pd.read_csv(tmp_path / "out" / "artefacts" / "rotation.csv")["layer"].tolist() == ["layer1.weight", "layer2.weight"]
+
+
+def test_predict(tmp_path):
+    with FakeRun(tmp_path / "out") as run:
+        _job.predict(optimizer="sgdm", lr=0.1, momentum=0.9, weight_decay=5e-4, dim=1152, run=run)
+    assert run.results["rotation"] == pytest.approx(math.sqrt(2 * 0.1 * 5e-4 / 1.9), rel=1e-12)
+    assert run.results["half_life_steps"] == pytest.approx(math.log(2) * 0.1 / (4 * 5e-5), rel=1e-12)
+    assert "half-lives" in (tmp_path / "out" / "report.html").read_text()
+    table = pd.read_csv(tmp_path / "out" / "artefacts" / "rotation.csv")
+    assert table["steps_apart"].iloc[0] == 1
+    assert table["angle_deg"].is_monotonic_increasing
+
+
+def test_predict_without_decay_says_so(tmp_path):
+    with FakeRun(tmp_path / "out") as run:
+        _job.predict(optimizer="adamw", lr=1e-3, weight_decay=0.0, dim=64, run=run)
+    assert run.results["half_life_steps"] is None
+    assert "no equilibrium" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_demo_analyses_its_own_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSAY_SMOKE", "1")
+    with FakeRun(tmp_path / "out", seed=1) as run:
+        _job.demo(run=run)
+    for kind in ("adamw", "sgdm", "rvadamw"):
+        assert len(list((tmp_path / "out" / "artefacts" / "checkpoints" / kind).glob("step_*.pt"))) == 6
+        table = pd.read_csv(tmp_path / "out" / "artefacts" / f"{kind}_rotation.csv")
+        assert table["layer"].tolist() == ["conv1.weight", "conv2.weight", "conv3.weight", "head.weight"]
+        assert run.results[f"{kind}_test_accuracy"] > 15  # chance is 10; a few seconds of training on noisy images
+    norms = pd.read_csv(tmp_path / "out" / "artefacts" / "rvadamw_norms.csv")
+    # Fixed norms to float32 rounding over the run.
+    np.testing.assert_allclose(norms["norm"], norms["norm_predicted"], rtol=1e-4)
