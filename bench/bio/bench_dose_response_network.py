@@ -84,9 +84,7 @@ def test_epoch(benchmark, drug_encoder):
 def test_graph_encoding(benchmark, distinct):
     net, cells, drugs = made_inputs("graph")
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
-    benchmark.pedantic(
-        train_epoch, args=(net, cells, drugs, optimizer, 2 * BATCH, distinct), rounds=3, warmup_rounds=1
-    )
+    benchmark.pedantic(train_epoch, args=(net, cells, drugs, optimizer, 2 * BATCH, distinct), rounds=3, warmup_rounds=1)
 
 
 def test_distinct_encoding_gains_a_factor_of_three():

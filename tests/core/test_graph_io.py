@@ -214,7 +214,7 @@ def test_empty_truncated_and_binary_files(tmp_path):
     (tmp_path / "g.graph").write_bytes(text[: len(text) // 2])
     with pytest.raises(InputError, match="announces 400 vertices, but only"):
         read_graph(tmp_path / "g.graph")
-    with pytest.raises(InputError, match="missing.graph"):
+    with pytest.raises(InputError, match=r"missing\.graph"):
         read_graph(tmp_path / "missing.graph")
     with pytest.raises(InputError, match="folder"):
         read_graph(_folder(tmp_path))

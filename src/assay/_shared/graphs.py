@@ -151,9 +151,7 @@ def _where(names: np.ndarray, i: int, j: int) -> str:
     return f"the edge {names[i]} - {names[j]}"
 
 
-def _checked(
-    A: sp.csr_array, names: np.ndarray, directed: str, source: str, *, force: bool = False
-) -> sp.csr_array:
+def _checked(A: sp.csr_array, names: np.ndarray, directed: str, source: str, *, force: bool = False) -> sp.csr_array:
     """Validate an owned CSR matrix with summed duplicates; symmetrise where allowed (always if ``force``)."""
     n = A.shape[0]
     if n < 2:
@@ -250,9 +248,7 @@ def _content_lines(raw: bytes, comments: bytes, *, keep_blank: bool) -> tuple[np
 # METIS
 
 
-def _whole_numbers(
-    buf: np.ndarray, numbers: np.ndarray, path: Path
-) -> tuple[np.ndarray, np.ndarray]:
+def _whole_numbers(buf: np.ndarray, numbers: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Parse every token of ``buf`` as a non-negative whole number: the values and the line index of each."""
     space = buf <= 32
     digit = (buf >= 48) & (buf <= 57)
@@ -364,7 +360,9 @@ def read_metis(path: str | Path, *, return_weights: bool = False) -> Any:
     values, row = values[body], line_of[body] - 1
     if len(row) and int(row[-1]) >= n:
         line = int(numbers[int(row[np.searchsorted(row, n)]) + 1])
-        raise InputError(f"{path}, line {line}: the header (line {header}) announces {n} vertices, but more lines follow.")
+        raise InputError(
+            f"{path}, line {line}: the header (line {header}) announces {n} vertices, but more lines follow."
+        )
     if len(numbers) - 1 < n:
         raise InputError(
             f"{path}, line {header}: the header announces {n} vertices, but only {len(numbers) - 1} lines follow; "
@@ -399,7 +397,9 @@ def read_metis(path: str | Path, *, return_weights: bool = False) -> Any:
         column, row = values[is_id], row[is_id]
         if len(data) and data.min() == 0:
             i = int(row[int(np.argmin(data))])
-            raise InputError(f"{path}, line {numbers[i + 1]}: an edge of vertex {i + 1} has weight 0; METIS weights start at 1.")
+            raise InputError(
+                f"{path}, line {numbers[i + 1]}: an edge of vertex {i + 1} has weight 0; METIS weights start at 1."
+            )
     else:
         column, data = values, np.ones(len(values))
     if len(column) and (int(column.min()) < 1 or int(column.max()) > n):
@@ -486,7 +486,9 @@ def write_metis(path: str | Path, W: Any, *, vertex_weights: Any = None) -> None
     n = A.shape[0]
     if A.nnz and not np.array_equal(A.data, np.round(A.data)):
         odd = float(A.data[np.argmax(A.data != np.round(A.data))])
-        raise InputError(f"METIS files hold whole weights only, but an edge weighs {odd:g}; scale the weights or use .npz.")
+        raise InputError(
+            f"METIS files hold whole weights only, but an edge weighs {odd:g}; scale the weights or use .npz."
+        )
     weighted = bool(A.nnz and (A.data != 1).any())
     lines = [A.indices.astype(np.int64) + 1]
     if weighted:
@@ -570,7 +572,9 @@ def read_graph(
     if kind not in FORMATS:
         if not path.exists():
             raise InputError(f"{path} does not exist; check the path.")
-        raise InputError(f"{path}: the format '{kind or 'no ending'}' is not known; use one of {', '.join(FORMATS)}[.gz].")
+        raise InputError(
+            f"{path}: the format '{kind or 'no ending'}' is not known; use one of {', '.join(FORMATS)}[.gz]."
+        )
     if kind in (".graph", ".metis"):
         A = read_metis(path)
         return A, np.arange(1, A.shape[0] + 1)

@@ -25,7 +25,7 @@ from assay._core.progress import track
 from ._cell import driver_lives
 from ._models import TIERS, Source
 from ._plan import Cell, Plan, fingerprint_of, load, plan
-from ._store import ClaimsRun, environment, load_run, locked, now, read_cells, start, write_cell
+from ._store import ClaimsRun, environment, load_run, locked, now, read_cells, start, sweep, write_cell
 
 Backend = Literal["loky", "ray", "dask"]
 
@@ -378,6 +378,7 @@ def run(
         jobs = 1 if device.startswith("cuda") else default_jobs()
     _check_folder(folder)
     with locked(folder):
+        sweep(folder)
         start(folder, work, environment(threads, jobs, backend), request)
         try:
             execute(work, folder, jobs=jobs, backend=backend, fresh=fresh, verbose=verbose)

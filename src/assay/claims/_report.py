@@ -189,7 +189,8 @@ def _every_seed(ax: Axes, claim: Claim, comparisons: Sequence[Comparison]) -> in
             )
             for margin in _axis(claim)[2]:
                 ax.axhline(margin, color="#1d2430", ls=(0, (4, 3)), lw=1.1)
-        ax.set_xlabel(" / ".join(claim.pairs))
+        many = any(" / " in p.unit for c in with_pairs for p in c.pairs)
+        ax.set_xlabel(" / ".join(claim.pairs if many else [p for p in claim.pairs if p != "data"] or claim.pairs))
         _title(ax, "Every seed")
     named = {Slope: "slope", Crossing: "crossing point", Calibrated: "coverage"}
     ax.set_ylabel(next((text for kind, text in named.items() if isinstance(claim.test, kind)), f"{claim.metric}{unit}"))
@@ -392,7 +393,7 @@ def _describe(
         + ("" if claim.better == "equal" else " is better"),
         "pairs": ", ".join(claim.pairs),
         "data": ", ".join(verdict.data) or "none",
-        "size": "size " + (", ".join(f"{k} = {v}" for k, v in size.items()) if size else "as given by the data"),
+        "size": "size " + (", ".join(f"{k} = {v}" for k, v in size.items()) if size else "fixed by the experiment"),
         "margin_reason": claim.margin_reason,
         "caveat": claim.caveat,
         "skipped": sorted(verdict.skipped.items()),
@@ -467,18 +468,39 @@ def _page(run: ClaimsRun, slug: str, title: str, back: str) -> str:
     for vector, pictures in RICHNESS:
         if vector not in drawn:
             drawn[vector] = [_figures(c, v, run.cells_of(c.id), vector) for c, v in chosen]
+        described = [_describe(run, c, v, drawn[vector][i], pictures) for i, (c, v) in enumerate(chosen)]
+        _once(described)
         text = _render(
             run,
             title=f"Claims of {title}",
             lines=lines,
             counts=_counts([v for _, v in chosen]),
-            claims=[_describe(run, c, v, drawn[vector][i], pictures) for i, (c, v) in enumerate(chosen)],
+            claims=described,
             legend=_legend(run),
             back=back,
         )
         if len(text.encode()) < LIMIT:
             return text
     raise AssayError(f"The report of {slug} would exceed 3 MiB even without pictures; report fewer claims at once.")
+
+
+def _once(claims: list[dict[str, Any]]) -> None:
+    """Claims that read the same cells would repeat curves and pictures: show each once and say where it is."""
+    shown: dict[str, str] = {}
+    for claim in claims:
+        elsewhere = []
+        for kind in ("figures", "pictures"):
+            kept = []
+            for item in claim[kind]:
+                if item["src"] in shown:
+                    elsewhere.append(shown[item["src"]])
+                else:
+                    shown[item["src"]] = claim["short"]
+                    kept.append(item)
+            claim[kind] = kept
+        if elsewhere:
+            where = ", ".join(dict.fromkeys(elsewhere))
+            claim["notes"] = [*claim["notes"], f"Curves and pictures of the same cells are shown at {where}."]
 
 
 def _paper(slug: str) -> str:

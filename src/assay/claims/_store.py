@@ -154,6 +154,12 @@ def write_cell(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     return decode(plain(kept))
 
 
+def sweep(folder: Path) -> None:
+    """Remove what a killed run left half-written; only under the lock, when nobody else is writing."""
+    for path in (*folder.glob(".partial-*"), *folder.glob("*/.partial-*"), *folder.glob("artefacts/*/.partial-*")):
+        path.unlink(missing_ok=True)
+
+
 def read_cells(folder: Path, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the cells of these keys that are there."""
     return {key: decode(read_json(path)) for key in keys if (path := cell_path(folder, key)).is_file()}

@@ -90,7 +90,17 @@ class Case:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Outcome of one check: ``passed``, ``failed``, ``expected failure`` or ``skipped``, with the message."""
+    """Outcome of one check.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check.
+    status : str
+        "passed", "failed", "expected failure" or "skipped".
+    message : str
+        What went wrong, or why it was skipped.
+    """
 
     check: str
     status: str

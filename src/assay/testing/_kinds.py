@@ -75,12 +75,15 @@ def check_case(case: Case) -> list[CheckResult]:
     --------
     >>> import numpy as np
     >>> from assay.testing import Case, check_case
-    >>> case = Case("hypot", "calculator", make=lambda: np.hypot, data=lambda: [{"x1": 3.0, "x2": 4.0}])
-    >>> try:  # a numpy ufunc takes no keywords
+    >>> def root(x):
+    ...     return np.sqrt(np.abs(np.asarray(x, dtype=float)))
+    >>> case = Case("root", "calculator", make=lambda: root, data=lambda: [{"x": 4.0}], bad=[{"x": -1.0}])
+    >>> try:
     ...     check_case(case)
     ... except AssertionError as error:
-    ...     print(str(error).splitlines()[0])
-    hypot breaks 6 of 6 checks:
+    ...     print(error)
+    root breaks 1 of 6 checks:
+      check_bad_input_refused: AssertionError: {'x': -1.0} was accepted
     """
     return run_checks(case, _checks(case))
 

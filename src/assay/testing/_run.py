@@ -64,7 +64,15 @@ class FakeRun(Run):
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did: exit code, standard output, standard error."""
+    """What a command did.
+
+    Attributes
+    ----------
+    code : int
+        Exit code.
+    out, err : str
+        Standard output and standard error.
+    """
 
     code: int
     out: str

@@ -73,7 +73,9 @@ def test_overfits_twenty_curves():
         return rng.uniform(0.3, 1) / (1 + np.exp(-rng.uniform(1, 6) * (x - rng.uniform(-2, 1))))
 
     data = screen(4, 5, 8, noise=0.02, shape=shape)
-    net = ARCANet(residual=None, epochs=200, lr=2e-2, hidden_dim=32, alpha=0.0, module_options=NO_DROPOUT, random_state=0)
+    net = ARCANet(
+        residual=None, epochs=200, lr=2e-2, hidden_dim=32, alpha=0.0, module_options=NO_DROPOUT, random_state=0
+    )
     net.fit(data)
     assert -net.score(data) < 1e-3  # the spec's bound; 3.5e-4 when this was written
 
@@ -234,6 +236,16 @@ def test_tight_replicates_switch_dropout_off():
     assert ARCANet(random_state=0)._settle(wide, wide.mask)["epochs"] == 30
 
 
+def test_a_memorising_network_is_reported():
+    data = screen(features=False, noise=0.02)
+    # Replicates that scatter ten times as widely as the points do around the fit.
+    wide = DoseResponseData(
+        **(vars(data) | {"replicate_sd": np.full(data.mask.shape, 3.0), "replicate_n": data.replicate_n * 3})
+    )
+    with pytest.warns(UserWarning, match="memorised noise"):
+        ARCANet(**SMALL).fit(wide)
+
+
 def test_one_cycle_is_torchs():
     optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=50)
@@ -272,7 +284,9 @@ def test_zero_shot_drug_equals_the_same_drug_by_name_and_warns():
     data = screen(5)
     mask = data.mask & (data.drug_index != 4)[:, None]
     for encoder in ("fingerprint", "graph"):
-        net = ARCANet(**SMALL, preset="new_drugs", drug_encoder=encoder, module_options={"graph_layers": 2}).fit(data, mask)
+        net = ARCANet(**SMALL, preset="new_drugs", drug_encoder=encoder, module_options={"graph_layers": 2}).fit(
+            data, mask
+        )
         by_name = net.predict("d4", "c1", [0.1, 1.0])
         with pytest.warns(ApplicabilityWarning, match="Tanimoto"):
             by_structure = net.predict_curve([0.1, 1.0], smiles=SMILES["d4"], cell="c1")

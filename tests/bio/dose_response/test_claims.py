@@ -29,7 +29,7 @@ def screen_with_everything():
         for c in cells:
             x = np.linspace(-2, 1, 6)
             effect = 1 / (1 + np.exp(-3 * (x - 0.2 * d + 0.3 * genes.loc[c, "g0"]))) + 0.05 * rng.normal(size=(3, 6))
-            rows += [(name, c, 10**x[k], r, effect[r, k]) for r in range(3) for k in range(6)]
+            rows += [(name, c, 10 ** x[k], r, effect[r, k]) for r in range(3) for k in range(6)]
     table = pd.DataFrame(rows, columns=["drug", "cell_line", "dose_uM", "replicate", "y"])
     return DoseResponseData.from_long(
         table, response="y", response_type="inhibition", replicates="median", smiles=SMILES, expression=genes
@@ -42,20 +42,16 @@ def source():
     return Source("synthetic", data=data, task="curves", fingerprint="synthetic", n_rows=data.n_curves)
 
 
-# Twenty epochs are twenty steps here: fewer leave residuals so large and smooth that the process fits noise as signal
-# and warns of it.
 SIZES = {
-    "held_out_doses": {"setting": "smoothing", "epochs": 20, "detail": True},
-    "unseen_lines": {"folds": 3, "epochs": 1},
+    "held_out_doses": {"setting": "smoothing", "epochs": 2, "detail": True},
+    "unseen_lines": {"folds": 3, "epochs": 1, "trees": 3},
     "unseen_drugs": {"epochs": 1},
-    "scarce_curves": {"fractions": [0.5, 1.0], "max_epochs": 20},
+    "scarce_curves": {"fractions": [0.5, 1.0], "max_epochs": 2},
 }
 
 
 def experiment_arms():
-    pairs = sorted({(c.experiment, arm) for c in claims.CLAIMS for arm in c.arms})
-    # Two hundred trees take longer than all other arms together.
-    return [pytest.param(*p, marks=pytest.mark.slow) if p[1] == "forest" else p for p in pairs]
+    return sorted({(c.experiment, arm) for c in claims.CLAIMS for arm in c.arms})
 
 
 @pytest.mark.parametrize(("experiment", "arm"), experiment_arms())
@@ -70,14 +66,17 @@ def test_every_arm_of_every_experiment_runs_and_gives_its_metrics(source, experi
 
 
 def test_arms_of_a_pair_see_the_same_points_and_seeds_differ(source):
-    size = {"setting": "smoothing", "lines": 6, "epochs": 20}
-    sums = [claims.held_out_doses(arm, 1000, source, size, "cpu")["split_sum"] for arm in ("arcanet", "hill2", "drug-mean-gp")]
+    size = {"setting": "smoothing", "lines": 6, "epochs": 2}
+    sums = [
+        claims.held_out_doses(arm, 1000, source, size, "cpu")["split_sum"]
+        for arm in ("arcanet", "hill2", "drug-mean-gp")
+    ]
     assert len(set(sums)) == 1
     assert claims.held_out_doses("hill2", 1001, source, size, "cpu")["split_sum"] != sums[0]
 
 
 def test_a_cell_is_deterministic(source):
-    size = {"setting": "extrapolation", "epochs": 20}
+    size = {"setting": "extrapolation", "epochs": 2}
     a, b = (claims.held_out_doses("arcanet", 1000, source, size, "cpu") for _ in range(2))
     assert a["mse"] == b["mse"]
 

@@ -40,9 +40,7 @@ def test_gatv2_equals_a_loop_over_nodes():
                 continue
             left = [layer.source.weight[rows] @ x[edge_index[0, e]] + layer.source.bias[rows] for e in incoming]
             right = layer.target.weight[rows] @ x[node] + layer.target.bias[rows]
-            pre = [
-                v + right + layer.edge.weight[rows] @ edge_attr[e] for v, e in zip(left, incoming, strict=True)
-            ]
+            pre = [v + right + layer.edge.weight[rows] @ edge_attr[e] for v, e in zip(left, incoming, strict=True)]
             score = torch.stack([layer.score[h] @ torch.nn.functional.leaky_relu(p, 0.2) for p in pre])
             weight = torch.softmax(score, 0)
             heads.append(sum(w * v for w, v in zip(weight, left, strict=True)))

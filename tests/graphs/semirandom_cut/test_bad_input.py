@@ -48,7 +48,13 @@ OPTIONS = [
     (("fit", "{graph}", "--objective", "best"), "objective|best"),
     (("fit", "{graph}", "--stability", "-1"), "stability"),
     (("fit", "{graph}", "--jobs", "0"), "jobs"),
-    (("fit", "{graph}.missing.csv",), "no file|does not exist"),
+    (
+        (
+            "fit",
+            "{graph}.missing.csv",
+        ),
+        "no file|does not exist",
+    ),
     (("fit",), "(?i)graph"),
     (("analyse", "{graph}", "--clusters", "9"), "--clusters"),
     (("analyse", "{graph}", "--clusters", "0"), "--clusters"),
@@ -79,7 +85,9 @@ def test_bad_files(name, tmp_path):
     assert len(result.err.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(("words", "message"), OPTIONS, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(
+    ("words", "message"), OPTIONS, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
 def test_bad_options(words, message, tmp_path):
     path = tmp_path / "g.csv"
     path.write_text("source,target\n" + EDGES)

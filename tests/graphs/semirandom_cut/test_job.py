@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from scipy.cluster.hierarchy import is_valid_linkage
 
 from assay.graphs.semirandom_cut import _job, _report, cut_value, dasgupta_cost, read_graph, write_metis
-
 from assay.testing import FakeRun, data_dir, run_cli
 
 
@@ -110,7 +109,9 @@ def test_same_seed_same_result(karate, tmp_path):
     for k in range(2):
         run = FakeRun(tmp_path / f"out{k}", seed=4)
         _job.fit(karate, stability=1, run=run)
-        tables.append((run.out / "artefacts/labels.csv").read_bytes() + (run.out / "artefacts/borderline.csv").read_bytes())
+        tables.append(
+            (run.out / "artefacts/labels.csv").read_bytes() + (run.out / "artefacts/borderline.csv").read_bytes()
+        )
     assert tables[0] == tables[1]
 
 

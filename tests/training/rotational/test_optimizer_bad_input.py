@@ -88,7 +88,7 @@ def test_neurons_without_norm_are_named(zero_mean: bool) -> None:
 
 
 def test_constant_neurons_have_no_norm_without_their_mean() -> None:
-    with pytest.raises(ValueError, match="Neuron 0 .* is constant"):
+    with pytest.raises(ValueError, match=r"Neuron 0 .* is constant"):
         RVAdamW([nn.Parameter(torch.full((2, 7), 0.1))])
 
 

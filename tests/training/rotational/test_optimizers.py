@@ -75,7 +75,7 @@ def hold_norms(name: str, steps: int) -> None:
 
 @pytest.mark.parametrize("name", TURNING)
 def test_norms_are_held(name: str) -> None:
-    hold_norms(name, 200)
+    hold_norms(name, 100)
 
 
 @pytest.mark.slow

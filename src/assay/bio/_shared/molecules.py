@@ -27,9 +27,50 @@ __all__ = [
 
 # The organic elements of drug-like molecules first, then the metals and metalloids that occur in approved drugs
 # and in screening collections; anything else falls into the last, "unknown" column.
-_ELEMENTS = (
-    "H B C N O F Si P S Cl Br I Se As Li Na K Mg Ca Al Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge Zr Tc Ru Pd Ag Sn Sb Te Pt Au Hg"
-).split()
+_ELEMENTS = [
+    "H",
+    "B",
+    "C",
+    "N",
+    "O",
+    "F",
+    "Si",
+    "P",
+    "S",
+    "Cl",
+    "Br",
+    "I",
+    "Se",
+    "As",
+    "Li",
+    "Na",
+    "K",
+    "Mg",
+    "Ca",
+    "Al",
+    "Ti",
+    "V",
+    "Cr",
+    "Mn",
+    "Fe",
+    "Co",
+    "Ni",
+    "Cu",
+    "Zn",
+    "Ga",
+    "Ge",
+    "Zr",
+    "Tc",
+    "Ru",
+    "Pd",
+    "Ag",
+    "Sn",
+    "Sb",
+    "Te",
+    "Pt",
+    "Au",
+    "Hg",
+]
 _HYBRIDISATIONS = ("S", "SP", "SP2", "SP3", "SP3D", "SP3D2")  # the seventh column takes every other value
 _CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW")  # the fourth takes the rest
 _BONDS = ("SINGLE", "DOUBLE", "TRIPLE")  # the fourth column takes aromatic and every other type

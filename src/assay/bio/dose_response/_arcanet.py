@@ -124,7 +124,7 @@ HOLD_OUT = 0.2  # share of the lines on which the weight of network against ridg
 POINT_CHUNK = 16384  # points per forward pass: 16384 x 256 floats are 16 MB, which stays near the cache
 FAR_TANIMOTO = 0.4  # below this Morgan-2 similarity two drugs seldom share a mechanism
 FAR_LINE = 2.0  # times the 95th percentile of the nearest-neighbour distances among training lines
-COLLAPSED_NOISE = 0.05  # GP noise below this share of the replicate variance: noise has been fitted as signal
+MEMORISED = 0.2  # a network that knew the truth would leave the replicate variance itself; a fifth is past any doubt
 
 
 class ApplicabilityWarning(UserWarning):
@@ -325,7 +325,9 @@ class ARCANet(BaseEstimator):
                 "cell_encoder='expression' needs an expression table; give it with expression= when reading the data."
             )
         if self.preset == "new_cells" and cell == "identity":
-            raise InputError("preset='new_cells' needs an expression table: an identity says nothing of an unseen line.")
+            raise InputError(
+                "preset='new_cells' needs an expression table: an identity says nothing of an unseen line."
+            )
         if self.preset in ("new_drugs", "paper-drugs") and drug == "identity":
             raise InputError(f"preset={self.preset!r} needs SMILES: an identity says nothing of an unseen drug.")
         residual = preset["residual"] if self.residual == "auto" else self.residual
@@ -344,7 +346,9 @@ class ARCANet(BaseEstimator):
         return {
             "drug_encoder": drug,
             "cell_encoder": cell,
-            "expression_input": preset["expression_input"] if self.expression_input == "auto" else self.expression_input,
+            "expression_input": preset["expression_input"]
+            if self.expression_input == "auto"
+            else self.expression_input,
             "residual": residual,
             "prior": preset["prior"] if self.prior == "auto" else self.prior,
             "epochs": epochs if self.epochs is None else int(self.epochs),
@@ -394,7 +398,9 @@ class ARCANet(BaseEstimator):
         mask = training_mask(data, train_mask)
         settings = self._settle(data, mask)
         device = resolve_device(self.device)
-        seed = int(as_rng(self.random_state).integers(2**62)) if not _is_int(self.random_state) else int(self.random_state)
+        seed = (
+            int(as_rng(self.random_state).integers(2**62)) if not _is_int(self.random_state) else int(self.random_state)
+        )
         phases: list[tuple[str, NDArray[np.bool_], int]] = []
         if settings["residual"] == "stack":
             phases.append(("holdout", self._inner_mask(data, mask, seed), derive(seed, "holdout")))
@@ -690,12 +696,13 @@ class ARCANet(BaseEstimator):
         known = value_variance(data)[mask]
         known = known[np.isfinite(known) & (known > 0)]
         if len(known):
-            floor = float(np.median(known))
-            if self.residual_gp_.noise_ < COLLAPSED_NOISE * floor:
+            floor, left = float(np.median(known)), float(np.mean(residual[mask] ** 2))
+            # Not the process's noise alone: with a length scale below the dose spacing its amplitude acts as noise.
+            if left < MEMORISED * floor:
                 warnings.warn(
-                    f"The residual noise variance ({self.residual_gp_.noise_:.2g}) is far below that of the replicates "
-                    f"({floor:.2g}): the points are fitted more closely than they were measured, so intervals are too "
-                    "narrow; use fewer epochs or more dropout.",
+                    f"The mean squared training residual ({left:.2g}) is far below the variance of the replicates "
+                    f"({floor:.2g}): the network has memorised noise, so intervals are too narrow; use fewer epochs or "
+                    "more dropout.",
                     stacklevel=3,
                 )
 
@@ -1104,7 +1111,9 @@ class ARCANet(BaseEstimator):
         directory = Path(directory)
         config = read_json(directory / "config.json")
         if config.get("model") != "assay.bio.dose_response.ARCANet":
-            raise InputError(f"{directory / 'config.json'} does not describe an ARCANet; give the folder that fit wrote.")
+            raise InputError(
+                f"{directory / 'config.json'} does not describe an ARCANet; give the folder that fit wrote."
+            )
         tensors, _ = load_tensors(directory / "model.safetensors")
         groups: dict[str, dict[str, Any]] = {}
         for key, a in tensors.items():

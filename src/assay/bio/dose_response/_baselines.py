@@ -88,7 +88,7 @@ class DrugMeanCurve(BaseEstimator):
         return self
 
     def _mean(self, drug: np.ndarray, x: np.ndarray) -> np.ndarray:
-        out = np.empty(len(x))
+        out: np.ndarray = np.empty(len(x))
         for d in np.unique(drug):
             at = drug == d
             levels, values = self.curves_.get(int(d), (self.grid_, self.global_mean_))
@@ -99,7 +99,7 @@ class DrugMeanCurve(BaseEstimator):
         """Inhibition at `dose` (uM); names broadcast against dose, any line and drug name is accepted."""
         check_is_fitted(self, "data_")
         drug, cell, z = broadcast_query(drug, cell, dose)
-        d = self.data_.find_drug(drug)
+        d: Any = self.data_.find_drug(drug)
         mean = self._mean(d.ravel(), np.log10(z).ravel()).reshape(z.shape)
         std = np.full(z.shape, np.sqrt(self.noise_))
         if self.residual == "gp":
@@ -147,10 +147,10 @@ class LinearInterpolation(BaseEstimator):
         curve = self.data_.find(drug, cell)
         unknown = (curve < 0) | ~self.train_mask_[curve].any(-1)
         if unknown.any():
-            at = tuple(np.argwhere(unknown)[0])
-            raise InputError(f"LinearInterpolation has no training points for {drug[at]} on {cell[at]}.")
+            first = tuple(np.argwhere(unknown)[0])
+            raise InputError(f"LinearInterpolation has no training points for {drug[first]} on {cell[first]}.")
         flat, x = curve.ravel(), np.log10(z).ravel()
-        out = np.empty(len(x))
+        out: np.ndarray = np.empty(len(x))
         order = np.argsort(flat, kind="stable")
         log_dose = self.data_.log_dose
         for at in np.split(order, np.flatnonzero(np.diff(flat[order])) + 1):
@@ -298,7 +298,7 @@ class ExpressionRidge(BaseEstimator):
         q = self._zscore(self._rows(names, expression))
         cross = self._gram(q, self._q)
         d, x = self.data_.find_drug(drug).ravel(), np.log10(z).ravel()
-        out = np.empty(len(x))
+        out: np.ndarray = np.empty(len(x))
         for i in np.unique(d):
             at = np.flatnonzero(d == i)
             if int(i) not in self._models:
@@ -410,7 +410,7 @@ class FunctionalForest(BaseEstimator):
             if not self.n_components >= 1:
                 raise InputError(f"n_components must be at least 1 or None, got {self.n_components}.")
             self._basis = np.linalg.svd(y - self._mean, full_matrices=False)[2][: self.n_components]
-        self._drug_features = np.eye(len(data.drugs))
+        self._drug_features: np.ndarray = np.eye(len(data.drugs))
         if data.smiles is not None:
             from assay.bio._shared.molecules import morgan_fingerprints
 

@@ -134,7 +134,7 @@ class DoseResponseData:
         drug_kept, drug_index = np.unique(self.drug_index[index], return_inverse=True)
         cell_kept, cell_index = np.unique(self.cell_index[index], return_inverse=True)
         drugs, cells = self.drugs[drug_kept], self.cells[cell_kept]
-        columns = self.mask[index].any(0)
+        columns: np.ndarray = np.asarray(self.mask[index].any(0))
         columns = columns | (np.cumsum(columns[::-1])[::-1] > 0)  # keep inner columns, drop trailing padding
         pick = np.ix_(index, np.flatnonzero(columns))
         return DoseResponseData(
@@ -250,10 +250,10 @@ class DoseResponseData:
         if on_missing not in ("error", "drop"):
             raise InputError(f"Unknown on_missing={on_missing!r}: use 'error' or 'drop'.")
         wanted = [drug, cell, dose, response] + ([response_sd] if response_sd else [])
-        for column in wanted:
-            if column not in df.columns:
+        for name in wanted:
+            if name not in df.columns:
                 raise InputError(
-                    f"The response table has no column {column!r}; it has: {_names(list(df.columns), 12)}. "
+                    f"The response table has no column {name!r}; it has: {_names(list(df.columns), 12)}. "
                     "Name your columns with the options for drug, cell, dose and response."
                 )
         if not len(df):

@@ -234,9 +234,7 @@ class GraphEncoder(nn.Module):
         super().__init__()
         self.first = GATv2(atom_dim, dim, bond_dim, heads=1)
         self.layers = nn.ModuleList(GATv2(dim, dim, bond_dim, heads=heads) for _ in range(layers - 1))
-        self.full = nn.ModuleList(
-            nn.MultiheadAttention(dim, full_heads, batch_first=True) for _ in range(full_layers)
-        )
+        self.full = nn.ModuleList(nn.MultiheadAttention(dim, full_heads, batch_first=True) for _ in range(full_layers))
 
     def forward(self, graphs: GraphTensors) -> tuple[Tensor, Tensor]:
         """Encode molecules."""

@@ -75,7 +75,7 @@ def _split(data: DoseResponseData, setting: str, seed: int) -> tuple[NDArray[np.
     raise ValueError(f"unknown setting {setting!r}")
 
 
-def _make(arm: str, seed: int, device: str, **options: Any) -> Any:
+def _make(arm: str, seed: int, device: str, trees: int = 200, **options: Any) -> Any:
     from assay.bio.dose_response import (
         ARCANet,
         DrugMeanCurve,
@@ -95,7 +95,7 @@ def _make(arm: str, seed: int, device: str, **options: Any) -> Any:
         "drug-mean-gp": lambda: DrugMeanCurve(residual="gp"),
         "drug-mean-coregional": lambda: DrugMeanCurve(residual="coregional"),
         "interpolation": LinearInterpolation,
-        "forest": lambda: FunctionalForest(random_state=seed),
+        "forest": lambda: FunctionalForest(n_estimators=trees, random_state=seed),
         "ridge": ExpressionRidge,
     }
     return made[arm]()
@@ -127,7 +127,7 @@ def held_out_doses(arm: str, seed: int, data: Any, size: Mapping[str, Any], devi
     start = time.perf_counter()
     model = _make(arm, seed, device, **options).fit(part, train)
     seconds = time.perf_counter() - start
-    error, curve, predicted = _errors(model, part, test)
+    error, curve, _ = _errors(model, part, test)
     out: dict[str, Any] = {
         "mse": float(error.mean()),
         "fit_seconds": seconds,
@@ -195,7 +195,7 @@ def _detail(
 def unseen_lines(arm: str, seed: int, data: Any, size: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Predict all curves of lines that were never seen; the seed is 1000 plus the number of the fold.
 
-    size: ``folds``, optionally ``lines`` and ``epochs``.
+    size: ``folds``, optionally ``lines``, ``epochs`` and ``trees`` (of the forest).
     """
     from assay.bio.dose_response import splits
 
@@ -203,6 +203,7 @@ def unseen_lines(arm: str, seed: int, data: Any, size: Mapping[str, Any], device
     folds = list(splits.new_cells(part, size["folds"], random_state=1000))
     train, test = folds[(seed - 1000) % len(folds)]
     options: dict[str, Any] = {"epochs": size["epochs"]} if "epochs" in size else {}
+    options["trees"] = size.get("trees", 200)
     if arm == "arcanet":
         options["preset"] = "new_cells"
     elif arm == "network-of-new-cells":
@@ -265,7 +266,9 @@ def _nearest(data: DoseResponseData, drug: str) -> str:
 
     assert data.smiles is not None
     others = [str(d) for d in data.drugs if d != drug]
-    similarity = tanimoto(morgan_fingerprints([data.smiles[drug]]), morgan_fingerprints([data.smiles[d] for d in others]))
+    similarity = tanimoto(
+        morgan_fingerprints([data.smiles[drug]]), morgan_fingerprints([data.smiles[d] for d in others])
+    )
     return others[int(similarity[0].argmax())]
 
 

@@ -498,7 +498,7 @@ class MixedEffectsHill(BaseEstimator):
             if rows.any():
                 drug[i] = np.median(start.k[rows]), np.median(start.log10_x50[rows])
         cell, pair = np.zeros((n_c, 2)), np.zeros(n)
-        var = {"drug": np.array([1.0, 1.0]), "cell": np.array([0.1, 0.1]), "pair": 0.1}
+        var: dict[str, Any] = {"drug": np.array([1.0, 1.0]), "cell": np.array([0.1, 0.1]), "pair": 0.1}
         mean, noise = np.array([k0, x0]), 0.01
 
         def parts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

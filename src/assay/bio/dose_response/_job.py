@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from assay._core.errors import InputError
 
@@ -478,11 +478,7 @@ def _make(name: str, run: Run, preset: str, epochs: int | None, ensemble: int) -
         from ._arcanet import ARCANet
 
         return ARCANet(
-            preset=preset,
-            epochs=epochs,
-            n_ensemble=ensemble,
-            random_state=run.seed,
-            device=run.device,  # type: ignore[arg-type]
+            preset=cast(Any, preset), epochs=epochs, n_ensemble=ensemble, random_state=run.seed, device=run.device
         )
     makers: dict[str, Any] = {
         "hill2": lambda: HillModel(2),

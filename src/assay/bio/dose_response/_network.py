@@ -167,9 +167,7 @@ class ARCANetModule(nn.Module):
         self.layer_norm: nn.Module = nn.LayerNorm(c.dim) if c.layer_norm else nn.Identity()
         self.out = nn.Linear(c.dim, 1)
 
-    def encode_pairs(
-        self, cells: Tensor, drugs: Tensor | GraphTensors, cell_pos: Tensor, drug_pos: Tensor
-    ) -> Tensor:
+    def encode_pairs(self, cells: Tensor, drugs: Tensor | GraphTensors, cell_pos: Tensor, drug_pos: Tensor) -> Tensor:
         """Joint encoding u of the pairs, shape (B, d)."""
         cell = self.cell_encoder(cells)
         if self.config.drug_encoder == "graph":

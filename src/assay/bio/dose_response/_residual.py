@@ -218,6 +218,14 @@ class CoregionalGP:
     2. K_D is the least-squares moment estimate pooled over lines and dose pairs, so that drugs with different dose grids
        share information too; it is projected on the positive semi-definite cone.
     3. Lines are independent. A line without observations gets no correction.
+
+    Examples
+    --------
+    >>> from assay.bio.dose_response import CoregionalGP, datasets
+    >>> data = datasets.load_sarcoma(n_drugs=3)
+    >>> gp = CoregionalGP().fit(data, data.effect - 0.1, data.mask)
+    >>> gp.predict([0, 1], 2, 0.5).shape
+    (2,)
     """
 
     def __init__(self, shrinkage: float = 0.9):

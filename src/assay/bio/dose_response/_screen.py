@@ -112,7 +112,9 @@ def edge_effect(
     Parameters
     ----------
     df : DataFrame
-        One row per well, `well` as "A1" .. "P24"; pass control wells, or drug effects will be mistaken for edge effects.
+        One row per well; pass control wells, or drug effects will be mistaken for edge effects.
+    plate, well, value : str
+        Columns: plate name, position such as "A1" or "P24", viability.
     min_wells : int, default 4
         Plates with fewer edge or inner wells are left out.
 
@@ -177,6 +179,8 @@ def flag_outlier_replicates(
     ----------
     df : DataFrame
         Long table with replicates.
+    drug, cell, dose, response : str
+        Column names.
     threshold : float, default 5
         Distance from the median in robust standard deviations of the whole screen (5: one normal well in a million).
 
@@ -184,6 +188,12 @@ def flag_outlier_replicates(
     -------
     ndarray of bool, shape (n_rows,)
         Groups of fewer than three wells are never marked: nobody knows which well is wrong.
+
+    Examples
+    --------
+    >>> from assay.bio.dose_response import datasets, flag_outlier_replicates
+    >>> bool(flag_outlier_replicates(datasets.sarcoma_table(3)).mean() < 0.01)
+    True
     """
     keys = [drug, cell, dose]
     for column in (*keys, response):

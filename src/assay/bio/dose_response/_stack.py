@@ -45,7 +45,9 @@ class FrozenRidge:
         """Where a drug code has training lines."""
         return np.isin(drug, list(self.drugs))
 
-    def predict(self, drug: NDArray[np.int64], cell: NDArray[np.int64], dose: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(
+        self, drug: NDArray[np.int64], cell: NDArray[np.int64], dose: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Inhibition at flat codes of known drugs and lines."""
         return self._evaluate(drug, cell, dose, self.cross)
 

@@ -176,7 +176,7 @@ def scaling(arm: str, seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
     edges, seconds, ratios = [], [], []
     settings: dict[str, Any] = {"solver": arm, "certify": False, "random_state": seed}
     # compile and load every kernel before the clock starts
-    SemiRandomBisection(**settings).fit(instance(1000, "dense", seed)[0])
+    SemiRandomBisection(**settings).fit(instance(200, "dense", seed)[0])
     for n in size["n"]:
         W, _, info = instance(n, "dense", seed)
         began = time.process_time()

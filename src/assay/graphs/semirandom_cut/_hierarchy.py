@@ -142,8 +142,9 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
     ----------
     n_clusters : int, default 2
         Number of clusters in ``labels_``, 1..n: the ``n_clusters - 1`` largest merges are undone.
-    leaf_size : int, default 32
-        Parts of at most this many vertices are finished by average linkage on the similarities; >= 1.
+    leaf_size : int or None, default None
+        Parts of at most this many vertices are finished by average linkage on the similarities; >= 1. None is 32, or a
+        hundredth of the vertices if that is more (at most 1000), see note 4.
     n_iter : int, default 150
         Sweeps of the low-rank solver per split; >= 1.
     n_directions : int, default 20
@@ -185,6 +186,9 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
        that it cannot reach. Component trees are joined smallest first.
     3. The third as least side is what the O(1) approximation of recursive sparsest cuts needs (Charikar and Chatziafratis,
        2017), and it bounds the depth by log_{1.5} n.
+    4. An edge inside a part of n/100 vertices pays at most a hundredth of what an edge across the root pays, so cutting
+       such parts further hardly changes the cost; leaving them to average linkage keeps the number of cuts below 300
+       whatever n is.
 
     References
     ----------
@@ -203,7 +207,7 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
         self,
         n_clusters: int = 2,
         *,
-        leaf_size: int = 32,
+        leaf_size: int | None = None,
         n_iter: int = 150,
         n_directions: int = 20,
         n_components: int = 8,
@@ -237,9 +241,15 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
         n = A.shape[0]
         if not 1 <= self.n_clusters <= n:
             raise InputError(f"n_clusters must lie in [1, {n}] for {n} vertices, but it is {self.n_clusters}.")
-        for name in ("leaf_size", "n_iter", "n_directions", "n_components"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, but it is {getattr(self, name)}.")
+        leaf_size = min(max(32, n // 100), 1000) if self.leaf_size is None else self.leaf_size
+        for name, value in (
+            ("leaf_size", leaf_size),
+            ("n_iter", self.n_iter),
+            ("n_directions", self.n_directions),
+            ("n_components", self.n_components),
+        ):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, but it is {value}.")
         rng = as_rng(self.random_state)
         builder = _Tree(n)
         self.n_splits_ = 0
@@ -254,7 +264,7 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
                 for group, (at, hand) in zip(groups, builder.join([len(g) for g in groups], parent, side), strict=True):
                     stack.append((vertices[group], at, hand))
                 continue
-            if len(vertices) <= max(self.leaf_size, 1) or len(vertices) < 3:
+            if len(vertices) <= leaf_size or len(vertices) < 3:
                 builder.finish(vertices, _average_linkage(part), parent, side)
                 continue
             labels = self._split(part, rng)

@@ -167,8 +167,7 @@ def _metis(W: sp.csr_array, parts: int, slack: float, weight: np.ndarray, seed: 
     edge, vertex = _whole(W.data), _whole(weight)
     found = pymetis.part_graph(
         parts,
-        xadj=W.indptr.tolist(),
-        adjncy=W.indices.tolist(),
+        pymetis.CSRAdjacency(W.indptr.tolist(), W.indices.tolist()),
         eweights=None if edge is None else edge.tolist(),
         vweights=None if vertex is None else vertex.tolist(),
         options=options,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -214,7 +214,7 @@ def plot_parts(part_weights: np.ndarray, capacity: float, between: np.ndarray, u
     return fig
 
 
-def plot_dendrogram(linkage: np.ndarray, labels: np.ndarray, names: np.ndarray, *, most_leaves: int = 48) -> Figure:
+def plot_dendrogram(linkage: np.ndarray, labels: np.ndarray, names: np.ndarray, *, most_leaves: int = 80) -> Figure:
     """The tree with one colour per flat cluster; above ``most_leaves`` vertices its top only, with the sizes as leaves."""
     from scipy.cluster.hierarchy import dendrogram, leaves_list
 
@@ -244,7 +244,7 @@ def plot_dendrogram(linkage: np.ndarray, labels: np.ndarray, names: np.ndarray, 
         link_color_func=colour,
         labels=[str(name) if len(str(name)) <= 22 else f"{str(name)[:20]}…" for name in names],
         leaf_rotation=90,
-        leaf_font_size=8,
+        leaf_font_size=8 if min(n, most_leaves) <= 50 else 6,
         show_leaf_counts=True,
     )
     for tick, leaf in zip(ax.get_xticklabels(), drawn["leaves"], strict=True):

@@ -165,7 +165,7 @@ CLAIMS = [
         test=Slope(at_most=1.25, x="m", y="seconds"),
         margin_reason="The order of the Chebyshev series carries a further logarithm.",
         tiers={
-            "quick": Tier(seeds=1, size={"n": [250, 500]}, limit_s=60),
+            "quick": Tier(seeds=1, size={"n": [120, 240]}, limit_s=60),
             "standard": Tier(seeds=3, size={"n": [500, 1000, 2000, 4000]}, limit_s=600),
             "full": Tier(seeds=5, size={"n": [2000, 4000, 8000, 16000, 32000]}, limit_s=7200),
         },

@@ -267,8 +267,10 @@ def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
             )
             excess = np.abs((walk["norm_series"] / goal.norm) ** power - 1)
             t = np.arange(1, steps + 1)
-            # The first tenth of a half-life holds the optimizer's own start (empty moments, bias correction).
-            used = (t > 0.1 * goal.half_life_steps) & (t < 3 * goal.half_life_steps)
+            # From above: the first tenth of a half-life holds the optimizer's own start (empty moments). From below: a step is not
+            # small beside a quarter of the norm, so the small-angle theory holds once half of the excess is gone.
+            begin = 0.1 if start > 1 else 1.0
+            used = (t > begin * goal.half_life_steps) & (t < 3 * goal.half_life_steps)
             slope = np.polyfit(t[used], np.log2(excess[used]), 1)[0]
             errors.append(float(abs(-1 / slope / goal.half_life_steps - 1)))
             curves[f"{rule} from {start:g}"] = (walk["norm_series"][:: max(1, steps // 50)] / goal.norm).tolist()
@@ -293,7 +295,7 @@ def equilibrium_in_network(arm: str, seed: int, data: Images, size: Mapping[str,
         "median_deviation": float(abs(convs["ratio"].median() - 1)),
         "median_ratio": float(convs["ratio"].median()),
         "head_ratio": float(head["ratio"]),
-        "head_radial": float(abs(head["radial"])),
+        "head_radial": float(monitor.neurons(head["layer"])["radial"].abs().median()),
         "conv_radial": convs["radial"].abs().tolist(),
         # Angles, not ratios: the statement is that layers turn alike, whatever the prediction.
         "layer_spread": float(convs["angle"].std(ddof=0) / convs["angle"].mean()),

@@ -172,7 +172,7 @@ class RotationMonitor:
 
     Notes
     -----
-    1. One copy of the watched weights is kept, and nothing per step except one row of five numbers per layer.
+    1. One copy of the watched weights is kept, and nothing per step except one row of six numbers per layer.
     2. No cosine is ever formed: in float32 the angle of 1e-4 rad would be lost. The difference of two close float32
        weights is exact, and its part orthogonal to the weight gives the angle to full precision.
     3. Averages of squares, because the prediction is a root mean square.
@@ -349,7 +349,7 @@ class RotationMonitor:
         angle = torch.atan2(perp, after - along)
         alive = (before > 0) & (after > 0)
         radial = radial_dot / (grad * before)
-        values = torch.stack([angle, angle**2, after, radial, (grad * before) ** 2])
+        values = torch.stack([angle, angle**2, after, radial, (grad * before) ** 2, radial_dot])
         values = torch.where(alive, values, math.nan)
         self._samples += 1
         if self._mean is None:
@@ -382,7 +382,7 @@ class RotationMonitor:
     def _record(self, values: Tensor) -> None:
         known = ~values.isnan()
         layers = len(self._watches)
-        total = torch.zeros(layers, 5, dtype=values.dtype, device=values.device)
+        total = torch.zeros(layers, values.shape[0], dtype=values.dtype, device=values.device)
         count = torch.zeros_like(total)
         total.index_add_(0, self._segment, values.nan_to_num().T)
         count.index_add_(0, self._segment, known.T.to(values.dtype))
@@ -452,8 +452,9 @@ class RotationMonitor:
         -----
         1. ``angle`` is radians per step, root mean square over neurons and the remembered measurements.
         2. ``spread``: standard deviation over mean of the neurons' angles.
-        3. ``scale_invariant``: the median radial share of the neurons is below .05 in size. ``invariance`` is ``layer``
-           where the shares cancel over the layer but not within its neurons (LayerNorm after a linear layer).
+        3. ``scale_invariant``: the median size of the neurons' mean radial shares is below .05 (of the sizes, because the
+           shares of a last layer's classes have both signs and nearly cancel). ``invariance`` is ``layer`` where the shares
+           cancel over the layer but not within its neurons (LayerNorm after a linear layer). ``radial`` is the signed median.
         4. ``at_equilibrium``: angle within 15 % of the prediction, and the norm too where it can be predicted.
         """
         import pandas as pd
@@ -483,7 +484,9 @@ class RotationMonitor:
             invariance = "unknown"
             if shares.numel():
                 per_neuron = float(shares.abs().median())
-                invariance = "neuron" if per_neuron < INVARIANT else ("layer" if abs(radial) < INVARIANT else "none")
+                invariance = "neuron" if per_neuron < INVARIANT else "none"
+                if invariance == "none" and _cancels(mean[5], mean[4], mean[2]):
+                    invariance = "layer"
             ratio = measured / predicted if predicted > 0 else math.nan
             near = abs(ratio - 1) <= BAND
             if math.isfinite(norm_predicted):
@@ -501,7 +504,7 @@ class RotationMonitor:
                     "spread": float(angle.std(correction=0) / angle.mean()) if bool(angle.mean() != 0) else 0.0,
                     "half_life_steps": prediction["half_life_steps"],
                     "radial": radial,
-                    "scale_invariant": abs(radial) < INVARIANT if shares.numel() else False,
+                    "scale_invariant": invariance == "neuron",
                     "at_equilibrium": bool(near),
                     "invariance": invariance,
                 }
@@ -557,6 +560,17 @@ class RotationMonitor:
         from ._report import draw_monitor
 
         return draw_monitor(self, Path(path))
+
+
+def _cancels(along: Tensor, squared: Tensor, norm: Tensor) -> bool:
+    """Whether <g, w> sums to nothing over the layer although it does not within its neurons.
+
+    ``along`` holds <g, w> per neuron, ``squared`` the mean of (|g| |w|)^2.
+    """
+    known = ~(along.isnan() | squared.isnan())
+    whole = (squared[known].sqrt() / norm[known]).square().sum().sqrt() * norm[known].square().sum().sqrt()
+    # A fifth of the threshold for neurons: what is exactly zero stays below it with room for the epsilon of the norm layer.
+    return bool(along[known].sum().abs() < INVARIANT / 5 * whole)
 
 
 def _group_equilibrium(group: Mapping[str, Any], dim: int, grad_rms: float | None) -> dict[str, float]:

@@ -1,0 +1,48 @@
+"""Matrix multiplicative weights: the exponential, and vectors that solve the relaxation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+
+from assay.graphs.semirandom_cut import SemiRandomBisection, adversary, make_semirandom_cut
+from assay.graphs.semirandom_cut._mmw import chebyshev_exponential
+from assay.graphs.semirandom_cut._sdp import solve_lowrank
+
+
+@pytest.mark.parametrize("lmax", [4.0, 40.0, 400.0])
+def test_chebyshev_is_the_matrix_exponential(lmax):
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    values = rng.uniform(0, lmax, 60)
+    values[0] = 0.0
+    M = Q @ np.diag(values) @ Q.T
+    G = rng.standard_normal((60, 3))
+    truth = scipy.linalg.expm(-M / 2) @ G
+    found = chebyshev_exponential(lambda X: M @ X, G, lmax * (1 + 1e-9))
+    assert np.abs(found - truth).max() < 1e-3 * np.abs(truth).max()
+
+
+def test_spectrum_beyond_lmax_is_noticed():
+    M = np.diag([0.0, 1.0, 9.0])
+    with pytest.raises(FloatingPointError, match="lmax"):
+        chebyshev_exponential(lambda X: M @ X, np.ones((3, 2)), 4.0)
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_cost_is_near_the_relaxation(seed):
+    W = make_semirandom_cut(100, eta=8.0, adversary=[adversary.random(8)], random_state=seed)[0]
+    model = SemiRandomBisection(solver="mmw", random_state=0).fit(W)
+    point = solve_lowrank(W, balance=0.45, rng=np.random.default_rng(0))
+    assert model.sdp_value_ == pytest.approx(point.value, rel=0.15)
+    assert model.embedding_.shape == (100, 24)
+    assert model.lower_bound_ <= model.cut_
+    assert model.lower_bound_ >= 0.99 * point.value
+
+
+def test_isolated_vertices():
+    W = sp.block_diag([make_semirandom_cut(40, adversary=[adversary.random(6)], random_state=0)[0], sp.csr_array((4, 4))])
+    model = SemiRandomBisection(solver="mmw", certify=False, random_state=0).fit(W.tocsr())
+    assert model.balance_ >= 0.45
