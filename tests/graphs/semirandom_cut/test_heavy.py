@@ -36,17 +36,6 @@ def test_every_removed_ball_was_heavy():
     assert (sizes >= delta**2 * 400).all()
 
 
-def test_light_boundary_is_preferred():
-    # points on a line at squared distances 0 .. .5 from the first; the edge at the gap .3 is the light one
-    angle = np.linspace(0, 0.8, 40)
-    V = np.c_[np.cos(angle), np.sin(angle)]
-    W = np.diag(np.full(39, 9.0), 1)
-    W[25, 26] = 1.0
-    cluster = remove_heavy(V, W + W.T, 0.25, random_state=0)
-    reached = [np.flatnonzero(cluster == c) for c in range(cluster.max() + 1)]
-    assert any(np.array_equal(c, np.arange(26)) or np.array_equal(c, np.arange(26, 40)) for c in reached)
-
-
 def test_contract_keeps_cuts():
     rng = np.random.default_rng(0)
     W = make_semirandom_cut(60, adversary=[adversary.random(5)], random_state=0)[0]

@@ -57,13 +57,13 @@ def test_number_of_cut_edges_is_binomial():
 
 
 def test_random_has_the_asked_degree():
-    W, y, info = make_semirandom_cut(4000, eta=0.0, adversary=[adversary.random(8)], random_state=0)
+    W, _, info = make_semirandom_cut(4000, eta=0.0, adversary=[adversary.random(8)], random_state=0)
     assert W.sum() / 4000 == pytest.approx(8, rel=0.05)  # 16,000 edges: the relative deviation is .8 %
     assert info["planted_cut"] == 0
 
 
 def test_tendrils_are_pendant_paths():
-    W, y, info = make_semirandom_cut(
+    W, _, info = make_semirandom_cut(
         400, adversary=[adversary.random(8), adversary.tendrils(0.3, 10), adversary.cliques(1, 20)], random_state=2
     )
     path = np.flatnonzero(~info["core"])
@@ -77,7 +77,7 @@ def test_tendrils_are_pendant_paths():
 
 
 def test_cliques_are_complete():
-    W, y, _ = make_semirandom_cut(100, eta=0.0, adversary=[adversary.cliques(1, 12)], random_state=0)
+    W, _, _ = make_semirandom_cut(100, eta=0.0, adversary=[adversary.cliques(1, 12)], random_state=0)
     assert W.nnz == 2 * 12 * 11
     assert sorted(np.unique(np.diff(W.indptr)).tolist()) == [0, 11]
 

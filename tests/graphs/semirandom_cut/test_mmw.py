@@ -43,6 +43,8 @@ def test_cost_is_near_the_relaxation(seed):
 
 
 def test_isolated_vertices():
-    W = sp.block_diag([make_semirandom_cut(40, adversary=[adversary.random(6)], random_state=0)[0], sp.csr_array((4, 4))])
+    W = sp.block_diag(
+        [make_semirandom_cut(40, adversary=[adversary.random(6)], random_state=0)[0], sp.csr_array((4, 4))]
+    )
     model = SemiRandomBisection(solver="mmw", certify=False, random_state=0).fit(W.tocsr())
     assert model.balance_ >= 0.45

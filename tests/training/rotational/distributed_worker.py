@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -43,7 +44,8 @@ def main(rank: int, folder: str) -> None:
     ddp = DistributedDataParallel(replica)
     train(ddp, RVAdamW(ddp.parameters(), lr=0.1, weight_decay=0.1), x[rank::2])
     for a, b in zip(expected, replica.parameters(), strict=True):
-        torch.testing.assert_close(a, b.detach(), rtol=0, atol=1e-12)
+        # The mean over two halves is rounded otherwise than that over the whole, and Adam divides by small roots.
+        torch.testing.assert_close(a, b.detach(), rtol=0, atol=1e-10)
 
     mesh = dist.init_device_mesh("cpu", (2,))
     for wrapped in (False, True):
@@ -61,12 +63,8 @@ def main(rank: int, folder: str) -> None:
         torch.testing.assert_close(whole(norm), reference.state[single[2].weight]["norm"])
 
     columns = nn.Parameter(distribute_tensor(torch.randn(4, 6), mesh, [Shard(1)]))
-    try:
+    with pytest.raises(ValueError, match="several devices"):
         RVAdamW([columns], weight_decay=0.1)
-    except ValueError as error:
-        assert "several devices" in str(error)
-    else:
-        raise AssertionError("a tensor sharded within its neurons was accepted")
     dist.barrier()
     dist.destroy_process_group()
     print("done")

@@ -165,7 +165,8 @@ def test_what_if_scales_as_theory_says():
 def test_advice_names_causes():
     import pandas as pd
 
-    base = dict(dim=64, norm=1.0, norm_predicted=1.0, angle_predicted=0.01, spread=0.05, half_life_steps=100.0)
+    base = {"dim": 64, "norm": 1.0, "norm_predicted": 1.0, "angle_predicted": 0.01}
+    base |= {"spread": 0.05, "half_life_steps": 100.0}
     frame = pd.DataFrame(
         [
             {"layer": "fine", "ratio": 1.05, "radial": 0.0, "invariance": "neuron", **base},
@@ -180,7 +181,10 @@ def test_advice_names_causes():
     text = advise(frame)
     assert text[0].startswith("2 of 6 layers rotate within 15%")
     joined = " ".join(text)
-    assert "layer4.conv2 rotates 3.1x slower than predicted: gradient not orthogonal to the weight (+0.41), not scale-invariant" in joined
+    assert (
+        "layer4.conv2 rotates 3.1x slower than predicted: gradient not orthogonal to the weight (+0.41), not scale-invariant"
+        in joined
+    )
     assert "ln rotates 40 % faster than predicted: only the layer as a whole is scale-invariant" in joined
     assert "big rotates 2.0x slower than predicted: its norm is 2.0x the equilibrium norm and still falling" in joined
     assert "fan-in of 27" in joined

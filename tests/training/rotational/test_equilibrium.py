@@ -53,7 +53,12 @@ def test_sgdm_and_adam_l2_are_the_closed_forms(lr, wd, a, g, dim):
 
 @pytest.mark.parametrize(
     ("rule", "extra"),
-    [("adamw", {"dim": 64}), ("sgdm", {"grad_rms": 3.0}), ("lion", {"dim": 64}), ("adam_l2", {"dim": 64, "grad_rms": 3.0})],
+    [
+        ("adamw", {"dim": 64}),
+        ("sgdm", {"grad_rms": 3.0}),
+        ("lion", {"dim": 64}),
+        ("adam_l2", {"dim": 64, "grad_rms": 3.0}),
+    ],
 )
 def test_rotation_is_the_update_over_the_norm(rule, extra):
     found = equilibrium(rule, lr=1e-3, weight_decay=0.1, **extra)

@@ -23,7 +23,9 @@ def trained(tmp_path_factory):
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, weight_decay=0.3)
     every, count = 25, 6
     total = every * (count - 1)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.5 * (1 + math.cos(math.pi * t / (1.1 * total))))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda t: 0.5 * (1 + math.cos(math.pi * t / (1.1 * total)))
+    )
     rates = []
 
     def save(step):
@@ -46,7 +48,7 @@ def trained(tmp_path_factory):
 
 
 def test_unseen_run_gives_table_figures_and_advice(trained, tmp_path):
-    folder, names, every = trained
+    folder, _, every = trained
     with FakeRun(tmp_path / "out") as run:
         # As a shell would list them: ckpt_100 before ckpt_25.
         paths = sorted(folder.glob("*.pt"))
@@ -104,7 +106,10 @@ def test_hugging_face_folders(tmp_path):
     run = FakeRun(tmp_path / "out")
     _job.analyse(*sorted(tmp_path.glob("checkpoint-*")), every=10, lr="1e-3", weight_decay=0.1, run=run)
     run.finish()
-    assert pd.read_csv(tmp_path / "out" / "artefacts" / "rotation.csv")["layer"].tolist() == ["layer1.weight", "layer2.weight"]
+    assert pd.read_csv(tmp_path / "out" / "artefacts" / "rotation.csv")["layer"].tolist() == [
+        "layer1.weight",
+        "layer2.weight",
+    ]
 
 
 def test_predict(tmp_path):

@@ -220,7 +220,9 @@ def test_own_rotation_rate_and_loops_without_optimizer():
         _step(net, optimizer, torch.randn(4, 12))
     assert monitor.report()["angle_predicted"][0] == pytest.approx(0.2)
 
-    loop = RotationMonitor(net, interval=2, settings={"optimizer": "adamw", "lr": 1e-2, "weight_decay": 0.5}, window=None)
+    loop = RotationMonitor(
+        net, interval=2, settings={"optimizer": "adamw", "lr": 1e-2, "weight_decay": 0.5}, window=None
+    )
     loop.step()
     truth = []
     for step in range(5):
@@ -232,7 +234,9 @@ def test_own_rotation_rate_and_loops_without_optimizer():
             truth.append(_angles64(old, net.weight.detach()).square())
     assert loop.steps_ == 5
     np.testing.assert_allclose(loop.neurons("weight")["angle"] ** 2, torch.stack(truth).mean(0), rtol=1e-4)
-    assert loop.report()["angle_predicted"][0] == pytest.approx(equilibrium("adamw", lr=1e-2, weight_decay=0.5).rotation)
+    assert loop.report()["angle_predicted"][0] == pytest.approx(
+        equilibrium("adamw", lr=1e-2, weight_decay=0.5).rotation
+    )
 
 
 def test_tied_frozen_transposed_and_half_precision():
@@ -313,7 +317,9 @@ def test_trainer_callback_without_transformers(monkeypatch):
         return real(name, *args, **kwargs)
 
     import_module = importlib.import_module
-    monkeypatch.setattr(importlib, "import_module", lambda name, *a: refuse(name) if name == "transformers" else import_module(name, *a))
+    monkeypatch.setattr(
+        importlib, "import_module", lambda name, *a: refuse(name) if name == "transformers" else import_module(name, *a)
+    )
     with pytest.raises(MissingExtra, match="language"):
         rotation_callback()
 

@@ -36,7 +36,9 @@ def test_angles_over_many_steps(rule):
 
 
 def test_nesterov_walk():
-    walk = simulate_equilibrium("sgdm", 256, 1500, 0.1, 1e-3, seed=0, nesterov=True, neurons=6, lags=(1, 10), measure=800)
+    walk = simulate_equilibrium(
+        "sgdm", 256, 1500, 0.1, 1e-3, seed=0, nesterov=True, neurons=6, lags=(1, 10), measure=800
+    )
     assert walk["norm"] == pytest.approx(walk["predicted"].norm, rel=0.03)
     for lag in (1, 10):
         goal = equilibrium("sgdm", lr=0.1, weight_decay=1e-3, nesterov=True, lag=lag).rotation

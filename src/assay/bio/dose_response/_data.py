@@ -419,8 +419,12 @@ def _refuse(bad: np.ndarray, values: pd.Series, drug: np.ndarray, cell: np.ndarr
     if bad.any():
         at = int(np.argmax(bad))
         raise InputError(
-            f"Row {at + 1} ({drug[at]} on {cell[at]}) holds {values.iloc[at]!r}: {why} ({int(bad.sum())} such rows)."
+            f"Row {at + 1} ({drug[at]} on {cell[at]}) holds {_plain(values.iloc[at])!r}: {why} ({int(bad.sum())} such rows)."
         )
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value  # -1 rather than np.int64(-1)
 
 
 def _read_smiles(smiles: Any) -> dict[str, str] | None:

@@ -116,11 +116,11 @@ def demo(*, run: Run) -> None:
     from . import datasets
     from ._data import DoseResponseData
 
-    table = datasets.sarcoma_table(pick(40, 6))
+    table = datasets.sarcoma_table(pick(40, 3))
     data = DoseResponseData.from_long(table, replicates="median")
     run.log(f"sarcoma screen: {len(data.drugs)} drugs x {len(data.cells)} lines, {data.n_curves} curves")
     columns = {"drug": "drug", "cell": "cell_line", "dose": "dose_uM", "response": "viability"}
-    _fit(run, table, columns, data, preset="measured", epochs=pick(None, 5), ensemble=1, focus=None)
+    _fit(run, table, columns, data, preset="measured", epochs=pick(None, 2), ensemble=1, focus=None)
 
 
 def analyse(
@@ -939,9 +939,11 @@ def _panel(
             curves[label] = mean
         else:
             curves[label] = model.predict(drug, cell, grid)
-    short = drug if len(drug) <= 18 else drug[:17] + "…"
+    # 26 characters are what a panel holds; CCLE names carry the tissue behind the line.
+    room = max(26 - min(len(drug), 14) - 3, 6)
+    name, line = (text if len(text) <= k else text[: k - 1] + "…" for text, k in ((drug, 14), (cell, room)))
     return {
-        "title": f"{short} / {cell}"[:34],
+        "title": f"{name} / {line}",
         "subtitle": subtitle,
         "dose": dose,
         "effect": data.effect[j, use],

@@ -72,9 +72,10 @@ def plot_curves(panels: Sequence[dict[str, Any]], row_labels: Sequence[str] = ()
             alpha=0.7,
             zorder=5,
         )
-        handles["used for the fit (bar: s.d. of replicates)"] = ax.scatter(
-            panel["dose"][~held], 100 * panel["effect"][~held], s=16, color=_INK, zorder=6
-        )
+        if (~held).any():
+            handles["used for the fit (bar: s.d. of replicates)"] = ax.scatter(
+                panel["dose"][~held], 100 * panel["effect"][~held], s=16, color=_INK, zorder=6
+            )
         if held.any():
             handles["held out"] = ax.scatter(
                 panel["dose"][held],
@@ -183,7 +184,10 @@ def plot_waterfall(frame: pd.DataFrame, drug: str) -> Figure:
         ax.set_xticks([])
         ax.set_xlabel(f"{len(table)} cell lines, most sensitive first")
     ax.set_ylabel("AAC (% inhibition)")
-    ax.set_title(f"{drug}: response of every line, 95 % intervals", loc="left", fontweight="bold", fontsize=10.5)
+    known = bool((high + low > 0).any())
+    title = f"{drug}: response of every line" + (", 95 % intervals" if known else "")
+    ax.set_title(title, loc="left", fontweight="bold", fontsize=10.5)
+    ax.set_xlim(-0.8, len(table) - 0.2)
     ax.grid(axis="x", visible=False)
     ax.legend(loc="upper right", frameon=False)
     return fig

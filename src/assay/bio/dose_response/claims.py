@@ -203,6 +203,8 @@ CLAIMS = [
         tiers=_LINES,
         data=["ccle"],
         smoke_quick=True,
+        expect="inconclusive",
+        expect_reason="The ridge brings most of the gain over the drug's mean; the network adds about a hundredth.",
     ),
     Claim(
         id="dose-response/unseen-drugs",
@@ -285,6 +287,8 @@ CLAIMS = [
         tiers=_SARCOMA_SMOOTHING,
         data=["sarcoma"],
         smoke_quick=True,
+        expect="not supported",
+        expect_reason="About 3 % at the first seed: where the two err alike on the hidden dose they mostly agree about the IC50.",
     ),
     Claim(
         id="dose-response/hill-wins-when-scarce",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -30,6 +32,7 @@ class Relaxation:
     spread: float  # |sum w_i v_i| / sum w_i
     n_iter: int
     converged: bool
+    total: float  # sum of the vertex weights in the units of `weights`
     weights: np.ndarray  # vertex weights of mean 1 in absolute value; signed where two pinned sides are one vertex
 
 
@@ -78,19 +81,28 @@ def _sweep(indptr, indices, data, diagonal, shift, weights, total, mu, V, out):
     return inner
 
 
-def _torch_sweeper(W: sp.csr_array, device: str, dtype: np.dtype) -> Callable:
-    """The same sweep with a torch CSR matrix, for graphs that live on an accelerator."""
-    import torch
-
-    kind = torch.float32 if dtype == np.float32 else torch.float64
-    matrix = torch.sparse_csr_tensor(
+def _torch_csr(torch: Any, W: sp.csr_array, kind: Any, device: str) -> Any:
+    return torch.sparse_csr_tensor(
         torch.from_numpy(W.indptr.astype(np.int64)),
         torch.from_numpy(W.indices.astype(np.int64)),
         torch.from_numpy(W.data),
         size=W.shape,
         dtype=kind,
         device=device,
+        check_invariants=True,
     )
+
+
+def _torch_sweeper(W: sp.csr_array, device: str, dtype: np.dtype) -> Callable:
+    """The same sweep with a torch CSR matrix, for graphs that live on an accelerator."""
+    import torch
+
+    kind = torch.float32 if dtype == np.float32 else torch.float64
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="Sparse CSR tensor support is in beta"
+        )  # torch says so once a process
+        matrix = _torch_csr(torch, W, kind, device)
 
     def move(x: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(device=device, dtype=kind)
@@ -111,6 +123,7 @@ def solve_lowrank(
     balance: float,
     diagonal: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    total_weight: float | None = None,
     n_components: int = 8,
     n_iter: int = 300,
     V0: np.ndarray | None = None,
@@ -133,6 +146,8 @@ def solve_lowrank(
         Diagonal of the Laplacian; the row sums of `W` by default.
     weights : ndarray, default None
         Vertex weights b, ones by default.
+    total_weight : float, default None
+        Sum of the vertex weights; needed where a signed vertex hides some of them, else the sum of |b|.
     n_components : int, default 8
         Columns of V.
     n_iter : int, default 300
@@ -167,9 +182,10 @@ def solve_lowrank(
     dtype = np.dtype(dtype)
     degree = np.asarray(W.sum(axis=1)).ravel() if diagonal is None else np.asarray(diagonal, dtype=np.float64)
     b = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-    b = b / np.abs(b).mean()
-    # |S| is compared with the sum of |b|: a signed vertex counts with the weight it really carries.
-    scale = np.abs(b).sum()
+    unit = float(np.abs(b).mean()) or 1.0
+    # two pinned sides of equal weight are a signed vertex of weight zero, yet they count in the balance
+    scale = (float(np.abs(b).sum()) if total_weight is None else total_weight) / unit
+    b = b / unit
     mean_degree = float(degree.mean()) or 1.0  # without edges only the balance moves the vectors
     target = (1 - 2 * balance) ** 2
     V = rng.standard_normal((n, n_components)) if V0 is None else np.array(V0, dtype=np.float64)
@@ -208,7 +224,7 @@ def solve_lowrank(
     V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
     value = max(0.0, (float(degree.sum()) - float(np.einsum("ij,ij->", V, W @ V))) / 4)
     spread = float(np.linalg.norm(b @ V)) / scale
-    return Relaxation(V, value, m * mean_degree / scale, spread, t, converged, b)
+    return Relaxation(V, value, m * mean_degree / scale, spread, t, converged, scale, b)
 
 
 def _to_numpy(V) -> np.ndarray:
@@ -293,14 +309,14 @@ def certified_lower_bound(
     MV = (degree[:, None] * V - W @ V) / 4 + mu * np.outer(b, b @ V)
     y = np.einsum("ij,ij->i", V, MV)
     # Any positive vector may stand for the diagonal; 1 keeps isolated vertices in.
-    D = np.maximum(degree, 1.0 if integer else max(float(degree.mean()) * 1e-3, 1e-300))
+    D = np.maximum(degree, 1.0 if integer else float(degree.mean()) * 1e-3 or 1.0)
     root = 1 / np.sqrt(D)
 
     def matvec(x: np.ndarray) -> np.ndarray:
         z = root * x
         return root * ((degree * z - W @ z) / 4 + (mu * (b @ z)) * b - y * z)
 
-    constant = float(y.sum()) - mu * ((1 - 2 * balance) * np.abs(b).sum()) ** 2
+    constant = float(y.sum()) - mu * ((1 - 2 * balance) * point.total) ** 2
     scale = float(D.sum())
     # an error of the eigenvalue costs its multiple by the sum of D: ask for .02 % of the bound
     tol = max(2e-4 * abs(constant) / scale, 1e-12)

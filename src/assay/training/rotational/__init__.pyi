@@ -26,11 +26,11 @@ from ._transfer import transfer as transfer
 from ._wrapper import RVWrapper as RVWrapper
 
 __all__ = [
+    "RVSGD",
     "Equilibrium",
     "Lion",
     "RVAdamW",
     "RVLion",
-    "RVSGD",
     "RVWrapper",
     "RotationMonitor",
     "ScaledConv2d",

@@ -270,7 +270,9 @@ def analyse_checkpoints(
         norm_predicted, final = _norm_prediction(
             rule, fixed, record, rates, weight_decay if decayed else 0.0, at, betas, momentum
         )
-        pooled = float(np.sqrt(np.mean(rotation[last] ** 2) / np.mean(goal[last]))) if np.mean(goal[last]) > 0 else math.nan
+        pooled = (
+            float(np.sqrt(np.mean(rotation[last] ** 2) / np.mean(goal[last]))) if np.mean(goal[last]) > 0 else math.nan
+        )
         per_neuron = np.sqrt(_squared_rotation(chord2[last].mean(axis=0)) / factor)
         half_life = math.nan
         if decayed and weight_decay > 0 and rates[-every:].mean() > 0 and rule != "adam_l2":
@@ -352,12 +354,19 @@ def analyse_checkpoints(
             "Adam with L2 decay has no rotation of its own: it depends on each layer's gradient size, which checkpoints do not "
             "hold; watch the live run with RotationMonitor."
         )
-    attrs: dict[str, Any] = {"total_steps": total, "share_before_equilibrium": share, "every": every, "reference": reference}
+    attrs: dict[str, Any] = {
+        "total_steps": total,
+        "share_before_equilibrium": share,
+        "every": every,
+        "reference": reference,
+    }
     if not fixed and rule != "adam_l2" and weight_decay > 0:
         marked = np.flatnonzero(steps_where_lr_outpaces(rule, rates, weight_decay=weight_decay, momentum=momentum))
         attrs["outpaced_from"] = int(marked[0]) if len(marked) else None
         with np.errstate(divide="ignore"):
-            lives = equilibrium(rule, lr=rates, weight_decay=weight_decay, betas=betas, momentum=momentum).half_life_steps
+            lives = equilibrium(
+                rule, lr=rates, weight_decay=weight_decay, betas=betas, momentum=momentum
+            ).half_life_steps
         attrs["half_lives"] = float(np.sum(1 / lives))
     frame.attrs.update(attrs)
     table = what_if(

@@ -51,7 +51,13 @@ def cases() -> list[Any]:
             data=images,
             output_shape=(2, 4, 6, 6),
         ),
-        Case("WSConv2d", "torch module", make=lambda: WSConv2d(3, 4, 3, padding=1), data=images, output_shape=(2, 4, 6, 6)),
+        Case(
+            "WSConv2d",
+            "torch module",
+            make=lambda: WSConv2d(3, 4, 3, padding=1),
+            data=images,
+            output_shape=(2, 4, 6, 6),
+        ),
         Case(
             "equilibrium",
             "calculator",

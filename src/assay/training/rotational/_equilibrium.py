@@ -212,10 +212,10 @@ def rotation_over_steps(rotation: Any, factor: Any) -> Any:
     Examples
     --------
     >>> round(float(rotation_over_steps(0.01, 1.0)), 8)
-    0.00999996
+    0.00999992
     """
     # acos(exp(-D/2)) written through the half angle, because the cosine of a small angle has no digits left.
-    return 2 * np.arcsin(np.sqrt(-np.expm1(-np.asarray(rotation) ** 2 * np.asarray(factor) / 2) / 2))
+    return 2 * np.arcsin(np.sqrt(-np.expm1(-(np.asarray(rotation) ** 2) * np.asarray(factor) / 2) / 2))
 
 
 def equilibrium(
@@ -305,7 +305,7 @@ def equilibrium(
                 norm = (eta * rms**2 / (2 * lam * (1 - b1))) ** 0.25
                 update = eta * rms / norm * np.sqrt(gain / (1 - b1**2))
         elif rule == "lion":
-            assert b2 is not None  # noqa: S101 - narrows the type; _memory gives two betas for lion
+            assert b2 is not None
             s = _lion_scale(b1, b2)
             rotation = np.sqrt(math.pi * eta * lam * s)
             half_life = math.log(2) / (2 * eta * lam)
@@ -451,7 +451,7 @@ def steps_where_lr_outpaces(
     >>> lr = np.r_[np.full(50, 0.1), np.full(50, 0.01)]
     >>> marked = steps_where_lr_outpaces("sgdm", lr, weight_decay=5e-3)
     >>> int(marked.argmax()), int(marked.sum())
-    (16, 34)
+    (15, 35)
     """
     rates = np.atleast_1d(_array(lr, "lr"))
     rule = canonical_optimizer(optimizer)

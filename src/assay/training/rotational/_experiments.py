@@ -85,7 +85,9 @@ def cifar16(train: Any, test: Any) -> Images:
 # --- one screen of training ----------------------------------------------------------------------------------------------
 
 
-def make_network(data: Images, size: Mapping[str, Any], seed: int, *, norm: str = "bn", standardise: bool = False) -> nn.Module:
+def make_network(
+    data: Images, size: Mapping[str, Any], seed: int, *, norm: str = "bn", standardise: bool = False
+) -> nn.Module:
     """Network of the size's width; the seed alone decides its initial weights, so that arms are paired."""
     torch.manual_seed(seed)
     channels = data.x_train.shape[1]
@@ -95,7 +97,9 @@ def make_network(data: Images, size: Mapping[str, Any], seed: int, *, norm: str 
     return ResNet8(width, norm, standardise=standardise, channels=channels)  # type: ignore[arg-type]
 
 
-def make_optimizer(kind: str, net: nn.Module, lr: float, weight_decay: float, momentum: float = 0.9) -> torch.optim.Optimizer:
+def make_optimizer(
+    kind: str, net: nn.Module, lr: float, weight_decay: float, momentum: float = 0.9
+) -> torch.optim.Optimizer:
     """Optimizer by the name of a claim's arm; only weights of two or more dimensions are decayed."""
     from ._optimizers import RVSGD, RVAdamW, RVLion
 
@@ -244,13 +248,16 @@ def random_walk(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
 
 def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
     """Half-life of the norm's excess fitted to walks from four times and a quarter of the equilibrium norm."""
-    errors, curves = [], {}
+    from scipy.optimize import curve_fit
+
+    errors: list[float] = []
+    curves: dict[str, list[float]] = {}
     for rule in ("adamw", "sgdm", "lion"):
         lr = 0.1 if rule == "sgdm" else 1e-3
         decay = float(size["product"]) / lr
         goal = equilibrium(rule, lr=lr, weight_decay=decay, dim=size["dim"], grad_rms=math.sqrt(size["dim"] - 1))
         power = 4 if rule == "sgdm" else 2
-        steps = int(4 * goal.half_life_steps)
+        steps = int(5 * goal.half_life_steps)
         for start in (4.0, 0.25):
             walk = simulate_equilibrium(
                 rule,
@@ -265,14 +272,19 @@ def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
                 # the closed form is about a settled one.
                 betas=(0.9, 0.99) if rule != "sgdm" else None,
             )
-            excess = np.abs((walk["norm_series"] / goal.norm) ** power - 1)
+            y = (walk["norm_series"] / goal.norm) ** power
             t = np.arange(1, steps + 1)
-            # From above: the first tenth of a half-life holds the optimizer's own start (empty moments). From below: a step is not
-            # small beside a quarter of the norm, so the small-angle theory holds once half of the excess is gone.
-            begin = 0.1 if start > 1 else 1.0
-            used = (t > begin * goal.half_life_steps) & (t < 3 * goal.half_life_steps)
-            slope = np.polyfit(t[used], np.log2(excess[used]), 1)[0]
-            errors.append(float(abs(-1 / slope / goal.half_life_steps - 1)))
+            # From above: the first tenth of a half-life holds the optimizer's own start (empty moments). From below: steps are not
+            # small beside a quarter of the norm, and the small-angle theory begins when a fifth of the excess is gone.
+            used = t > (0.1 if start > 1 else 0.3) * goal.half_life_steps
+            # The goal is fitted too: a percent of bias in it (Lion) would bend the logarithm of a small excess.
+            fitted = curve_fit(
+                lambda t, end, excess, half_life: end + excess * 2.0 ** (-t / half_life),
+                t[used],
+                y[used],
+                p0=(1.0, float(y[0] - 1), goal.half_life_steps),
+            )[0][2]
+            errors.append(float(abs(fitted / goal.half_life_steps - 1)))
             curves[f"{rule} from {start:g}"] = (walk["norm_series"][:: max(1, steps // 50)] / goal.norm).tolist()
     return {"half_life_error": errors, "curves": curves}
 
@@ -283,7 +295,17 @@ def equilibrium_in_network(arm: str, seed: int, data: Images, size: Mapping[str,
     optimizer = make_optimizer(arm, net, **EQUILIBRIUM[arm])
     steps = int(size["sgdm_steps"] if arm == "sgdm" else size["steps"])
     monitor = RotationMonitor(net, optimizer, interval=2, window=None)
-    train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), monitor=monitor, reset_at=2 * steps // 3)
+    train(
+        net,
+        optimizer,
+        data,
+        steps,
+        seed,
+        batch=int(size.get("batch", 64)),
+        noise=_noise(size),
+        monitor=monitor,
+        reset_at=2 * steps // 3,
+    )
     report = monitor.report()
     convs = report[~report["layer"].str.startswith("head")]
     head = report[report["layer"].str.startswith("head")].iloc[0]
@@ -312,7 +334,9 @@ def zero_shot(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dic
     net = make_network(data, size, seed)
     optimizer = make_optimizer(arm, net, **EQUILIBRIUM[arm])
     steps = int(size["steps"])
-    loss = train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), factor=schedule(steps))
+    loss = train(
+        net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), factor=schedule(steps)
+    )
     return {"accuracy": accuracy(net, data), "loss": loss}
 
 
@@ -344,7 +368,17 @@ def lr_sweep(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dict
         net = make_network(data, size, seed)
         optimizer = make_optimizer(arm, net, lr=float(lr), weight_decay=float(size["product"]) / float(lr))
         monitor = RotationMonitor(net, optimizer, interval=5, window=None)
-        train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 64)), noise=_noise(size), factor=schedule(steps), monitor=monitor)
+        train(
+            net,
+            optimizer,
+            data,
+            steps,
+            seed,
+            batch=int(size.get("batch", 64)),
+            noise=_noise(size),
+            factor=schedule(steps),
+            monitor=monitor,
+        )
         scores.append(accuracy(net, data))
         series = monitor.series()
         # After the optimizer's own memory has filled (1/(1-b1) = 10 steps), before weight decay can have acted.
@@ -367,10 +401,23 @@ def standardisation(arm: str, seed: int, data: Images, size: Mapping[str, Any]) 
     kind = "rvsgd" if arm == "rvsgd" else "sgdm"
     optimizer = make_optimizer(kind, net, lr=float(size["lr"]), weight_decay=float(size["weight_decay"]))
     steps = int(size["steps"])
-    monitor = RotationMonitor(net, optimizer, interval=2, window=None, layers=lambda name, _: not name.startswith("head"))
+    monitor = RotationMonitor(
+        net, optimizer, interval=2, window=None, layers=lambda name, _: not name.startswith("head")
+    )
     batch = int(size.get("batch", 64))
     # Measured in the middle of the run: a cosine's end has angles too small to matter.
-    train(net, optimizer, data, steps, seed, batch=batch, noise=_noise(size), factor=schedule(steps), monitor=monitor, reset_at=steps // 3)
+    train(
+        net,
+        optimizer,
+        data,
+        steps,
+        seed,
+        batch=batch,
+        noise=_noise(size),
+        factor=schedule(steps),
+        monitor=monitor,
+        reset_at=steps // 3,
+    )
     report = monitor.report()
     return {"neuron_spread": float(report["spread"].median()), "accuracy": accuracy(net, data)}
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from assay._core.run import Run
 
     from ._checkpoints import SeriesAnalysis
@@ -97,7 +95,9 @@ def _read_torch(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     weights = _find_weights(found)
     if weights is None:
         keys = ", ".join(map(str, list(found)[:6])) if isinstance(found, Mapping) else type(found).__name__
-        raise InputError(f"{path} holds no state dict (found: {keys}); save model.state_dict(), plain or under 'model'.")
+        raise InputError(
+            f"{path} holds no state dict (found: {keys}); save model.state_dict(), plain or under 'model'."
+        )
     return weights, _find_group(found)
 
 
@@ -156,7 +156,9 @@ def _in_step_order(paths: list[Path], every: int, run: Run) -> list[Path]:
         if gap > 1:
             run.warn(f"The names of the checkpoints are {gap} apart, but --every says {every} steps.")
     elif len(gaps) > 1:
-        run.warn(f"The names of the checkpoints are unevenly spaced ({min(gaps)} to {max(gaps)}); every pair counts as --every.")
+        run.warn(
+            f"The names of the checkpoints are unevenly spaced ({min(gaps)} to {max(gaps)}); every pair counts as --every."
+        )
     return [paths[i] for i in order]
 
 
@@ -295,7 +297,9 @@ def analyse(
         run.log(f"lr {rates[0]:g} to {rates[-1]:g} read from the checkpoints")
     run.title = "Rotation of the weights"
     run.subtitle = f"{len(paths)} checkpoints, {every:,} steps apart, {optimizer}"
-    found = _analyse(paths, every, optimizer, rate, weight_decay, pair, momentum, nesterov, layers, no_decay, transposed, run)
+    found = _analyse(
+        paths, every, optimizer, rate, weight_decay, pair, momentum, nesterov, layers, no_decay, transposed, run
+    )
     _present(run, found, optimizer)
 
 
@@ -360,7 +364,19 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
         table,
         caption="Every layer over the last third of the run. Angles are radians between checkpoints, rotation radians per step; "
         "spread is the variation between the neurons of a layer (std/mean); wander is 1 for a free walk, .5 for circling.",
-        columns=["layer", "dim", "neurons", "rotation", "rotation_predicted", "ratio", "relative", "spread", "wander", "norm", "norm_predicted"],
+        columns=[
+            "layer",
+            "dim",
+            "neurons",
+            "rotation",
+            "rotation_predicted",
+            "ratio",
+            "relative",
+            "spread",
+            "wander",
+            "norm",
+            "norm_predicted",
+        ],
         rows=60,
     )
     run.table(f"{prefix}series", found.series, show=False)
@@ -369,7 +385,7 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
         run.table(
             f"{prefix}what_if",
             found.what_if,
-            caption="What if? Predicted rotation per step (milliradians), its factor, the factor on the equilibrium norm, and how "
+            caption="What if? Predicted rotation per step (milliradians), its factor, the factor on the equilibrium norm, how "
             "many half-lives of the norm the run would cover.",
         )
     ratios = found.layers["ratio"].to_numpy(dtype=float)
@@ -450,10 +466,12 @@ def predict(
         run.figure(
             "prediction",
             draw_prediction(dense.tolist(), curve, rotation_over_steps(found.rotation, dense)),
-            caption="Updates within the optimizer's memory point the same way, so checkpoints are further apart than a memoryless "
-            "walk would put them; at 90 degrees nothing of the old direction is left.",
+            caption="Updates within the optimizer's memory point the same way, so checkpoints are farther apart than a walk without "
+            "memory would put them; at 90 degrees nothing of the old direction is left.",
         )
-    run.table("rotation", table, caption="Predicted angle between two weights of one neuron, by the steps between them.")
+    run.table(
+        "rotation", table, caption="Predicted angle between two weights of one neuron, by the steps between them."
+    )
     if optimizer != "adam_l2":
         run.table(
             "what_if",
@@ -461,7 +479,9 @@ def predict(
             caption="What if? Factors on rotation per step and equilibrium norm, and half-lives of the norm in the run.",
         )
     half_life = 0.0 if fixed else found.half_life_steps
-    lines = [f"A neuron turns by {found.rotation * 1e3:.3g} mrad ({math.degrees(found.rotation):.3g} degrees) per step."]
+    lines = [
+        f"A neuron turns by {found.rotation * 1e3:.3g} mrad ({math.degrees(found.rotation):.3g} degrees) per step."
+    ]
     if fixed:
         lines.append("A rotational optimizer holds every norm and turns at this speed from the first step.")
     elif math.isfinite(half_life):
@@ -470,7 +490,9 @@ def predict(
             f"{half_life:,.0f} steps: {steps / half_life:.1f} half-lives in {steps:,} steps."
         )
         if steps / half_life < 2:
-            lines.append("That is too few to forget the initial norm: train longer, raise lr x weight decay, or use RV optimizers.")
+            lines.append(
+                "That is too few to forget the initial norm: train longer, raise lr x weight decay, or use RV optimizers."
+            )
     else:
         lines.append("Without weight decay (or lr) there is no equilibrium: the norm grows without end.")
     run.text("In words", "\n\n".join(lines))
@@ -516,7 +538,9 @@ def demo(*, run: Run) -> None:
         optimizer = ex.make_optimizer(kind, net, lr, weight_decay)
         monitor = RotationMonitor(net, optimizer, interval=10)
 
-        def save(step: int, net: Any = net, optimizer: Any = optimizer, kind: str = kind, paths: list[Path] = paths) -> None:
+        def save(
+            step: int, net: Any = net, optimizer: Any = optimizer, kind: str = kind, paths: list[Path] = paths
+        ) -> None:
             name = f"checkpoints/{kind}/step_{step:05d}.pt"
             with run.artefact(name) as path:
                 torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)

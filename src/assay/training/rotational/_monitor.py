@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -45,7 +45,9 @@ def _local(tensor: Tensor, name: str) -> Tensor:
         return tensor
     for placement in tensor.placements:  # type: ignore[attr-defined]
         if not (placement.is_replicate() or (placement.is_shard() and placement.dim == 0)):
-            raise InputError(f"parameter {name} is sharded as {placement}; only shards of dimension 0 keep neurons whole.")
+            raise InputError(
+                f"parameter {name} is sharded as {placement}; only shards of dimension 0 keep neurons whole."
+            )
     return tensor.to_local()
 
 
@@ -366,7 +368,7 @@ class RotationMonitor:
         """Return per neuron: |d_perp|, d along w', |w'|, <g, w>, |g| (two passes over the layer, no extra copy)."""
         new = watch.rows(_local(watch.param.detach(), watch.name)).to(watch.copy.dtype)  # type: ignore[union-attr]
         old = watch.copy
-        assert old is not None  # noqa: S101 - narrows the type; armed means copied
+        assert old is not None
         grad = watch.param.grad
         if grad is None or grad.is_sparse:
             radial = size = torch.full((watch.neurons,), math.nan, device=new.device, dtype=new.dtype)

@@ -178,9 +178,7 @@ class CharGPT(nn.Module):
     torch.Size([2, 5, 30])
     """
 
-    def __init__(
-        self, vocabulary: int, *, width: int = 64, depth: int = 2, heads: int = 4, context: int = 64
-    ) -> None:
+    def __init__(self, vocabulary: int, *, width: int = 64, depth: int = 2, heads: int = 4, context: int = 64) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Parameter(torch.zeros(context, width))

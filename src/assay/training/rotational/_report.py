@@ -79,7 +79,9 @@ def draw_rotation(series: pd.DataFrame, layers: pd.DataFrame, *, step: str = "st
         if name in named:
             colour = PALETTE[named.index(name) % len(PALETTE)]
             marker = "o" if len(part) <= 30 else None
-            axes.plot(part[step], part["ratio"], color=colour, marker=marker, markersize=4, label=_short(str(name)), zorder=3)
+            axes.plot(
+                part[step], part["ratio"], color=colour, marker=marker, markersize=4, label=_short(str(name)), zorder=3
+            )
         else:
             axes.plot(part[step], part["ratio"], color=MUTED, linewidth=0.8, alpha=0.6, zorder=2)
     axes.set_yscale("log")
@@ -129,7 +131,9 @@ def draw_norms(norms: pd.DataFrame, layers: pd.DataFrame, *, note: str = "") -> 
     names = _choose(layers, 6)
     columns = 2 if len(names) in (2, 4) else min(3, len(names))
     lines = -(-len(names) // columns)
-    fig, grid = figure((2.9 if columns > 2 else 3.5) * columns + 0.3, 2.2 * lines + 0.7, nrows=lines, ncols=columns, squeeze=False)
+    fig, grid = figure(
+        (2.9 if columns > 2 else 3.5) * columns + 0.3, 2.2 * lines + 0.7, nrows=lines, ncols=columns, squeeze=False
+    )
     flat = list(np.ravel(grid))
     for axes, name in zip(flat, names, strict=False):
         part = norms[norms["layer"] == name]
@@ -269,6 +273,8 @@ def pictures(found: SeriesAnalysis, *, fixed: bool, implied: bool) -> list[tuple
             "checkpoints do not hold: one size per layer is fitted to the dots, the speed of the way is predicted."
         )
     else:
-        caption = "Dashed: the predicted way from the first checkpoint's norm to equilibrium (dotted) at the run's settings."
+        caption = (
+            "Dashed: the predicted way from the first checkpoint's norm to equilibrium (dotted) at the run's settings."
+        )
     out.append(("norms", draw_norms(found.norms, found.layers), caption))
     return out

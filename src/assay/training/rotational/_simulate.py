@@ -108,7 +108,9 @@ def simulate_equilibrium(
     )
     norm0 = predicted.norm if start is None else float(start)
     if not (math.isfinite(norm0) and norm0 > 0):
-        raise InputError("start must be a positive norm; without weight decay or lr there is no equilibrium to start at.")
+        raise InputError(
+            "start must be a positive norm; without weight decay or lr there is no equilibrium to start at."
+        )
     b1, b2 = betas if betas is not None else ((0.9, 0.99) if rule == "lion" else (0.9, 0.999))
     rng = as_rng(seed)
     w = rng.standard_normal((neurons, dim))

@@ -98,7 +98,11 @@ def transfer(
     unknown = sorted(set(change) - set(_CHANGES))
     if unknown:
         raise InputError(f"change has unknown keys {', '.join(unknown)}; known are {', '.join(_CHANGES)}.")
-    for key, value in {"lr": lr, "weight_decay": weight_decay, **{f"change[{k!r}]": v for k, v in change.items()}}.items():
+    for key, value in {
+        "lr": lr,
+        "weight_decay": weight_decay,
+        **{f"change[{k!r}]": v for k, v in change.items()},
+    }.items():
         if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
             raise InputError(f"{key} must be a positive finite number, got {value!r}.")
     if keep not in ("rotation", "half_lives"):
