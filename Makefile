@@ -49,7 +49,7 @@ lint: $(VENV)/dev  ## ruff, mypy on the public surface, import rules
 	@$(BIN)/lint-imports --no-cache
 
 claims: $(VENV)/dev  ## the quick tier of every claim
-	@$(THREADS) $(BIN)/python -m pytest -m claim -n 2 --dist loadfile --timeout 900 tests/claims
+	@$(THREADS) $(BIN)/python -m pytest -m claim -n 2 --dist load --timeout 900 tests/claims
 
 claims-standard: $(VENV)/peers  ## the standard tier of every claim, with the peers; writes results/
 	@$(THREADS) $(BIN)/assay claims run '*' --tier standard --commit-results
@@ -68,4 +68,4 @@ constraints:  ## write constraints.txt anew from the newest releases that pass; 
 	@$(PYTHON) tools/constraints.py
 
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/api/_generated .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) docs/_build docs/_generated docs/gallery docs/api/_generated .pytest_cache .mypy_cache .ruff_cache

@@ -386,7 +386,7 @@ def predicted_norms(
     Examples
     --------
     >>> float(predicted_norms("adamw", 4.0, 1e-3, weight_decay=0.1, dim=200, at=[0, 6931])[1].round(3))
-    2.236
+    2.179
     """
     rule = canonical_optimizer(optimizer)
     start = _array(start, "start")

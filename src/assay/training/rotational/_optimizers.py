@@ -172,8 +172,9 @@ class RVSGD(RuleOptimizer):
         Weight decay in the meaning of ``torch.optim.SGD``, >= 0; sets the rotation of rotational tensors.
     nesterov : bool, default False
         Whether the direction looks ahead; needs a momentum > 0.
-    update_norm_decay_factor, per_neuron, zero_mean, rotational_eps, rotational, on_zero, rotation_scale, neuron_dim, \
-maximize, foreach
+    update_norm_decay_factor, per_neuron, zero_mean, rotational_eps, rotational : optional
+        See :class:`RVAdamW`.
+    on_zero, rotation_scale, neuron_dim, maximize, foreach : optional
         See :class:`RVAdamW`.
 
     Raises
@@ -268,8 +269,9 @@ class RVLion(RuleOptimizer):
         Weight of the momentum in the direction, and decay of the momentum; each in [0, 1).
     weight_decay : float, default 0.1
         Decoupled weight decay, >= 0; sets the rotation of rotational tensors.
-    update_norm_decay_factor, per_neuron, zero_mean, rotational_eps, rotational, on_zero, rotation_scale, neuron_dim, \
-maximize, foreach
+    update_norm_decay_factor, per_neuron, zero_mean, rotational_eps, rotational : optional
+        See :class:`RVAdamW`.
+    on_zero, rotation_scale, neuron_dim, maximize, foreach : optional
         See :class:`RVAdamW`.
 
     Raises

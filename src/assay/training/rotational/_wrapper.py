@@ -83,8 +83,9 @@ class RVWrapper(Optimizer):
     rotation_rate : callable, optional
         Maps a group to its rotation per step in radians. Needed where no closed form is known: known are SGD without
         dampening, AdamW and Lion. Adam with L2 decay has none, because its rate depends on the size of the gradients.
-    update_norm_decay_factor, per_neuron, zero_mean, rotational_eps, rotational, on_zero, rotation_scale, neuron_dim, \
-foreach
+    update_norm_decay_factor, per_neuron, zero_mean, rotational_eps, rotational : optional
+        See :class:`RVAdamW`.
+    on_zero, rotation_scale, neuron_dim, foreach : optional
         See :class:`RVAdamW`; a group of the inner optimizer that already has a key of that name keeps it.
 
     Attributes
