@@ -19,7 +19,8 @@ TierName = Literal["quick", "standard", "full"]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Validators are built when a record is first made: listing claims needs few of the rules.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class _Rule(_Record):

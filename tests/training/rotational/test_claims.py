@@ -18,7 +18,7 @@ def digits():
 def test_every_claim_reads_a_number_that_its_experiment_gives(digits):
     sizes = {
         "random_walk": {"dims": [32], "products": [1e-3], "half_lives": 0.1, "measure": 50, "neurons": 2},
-        "half_life": {"product": 1e-2, "dim": 16, "neurons": 2},
+        "half_life": {"product": 5e-3, "dim": 16, "neurons": 2},
         "warmup": {**TINY, "warmup": 2, "lr": 0.1, "weight_decay": 0.02},
         "lr_sweep": {**TINY, "steps": 20, "product": 1e-3, "lrs": [1e-3, 1e-2]},
         "standardisation": {**TINY, "lr": 0.1, "weight_decay": 5e-3},

@@ -147,7 +147,7 @@ class _Options:
     certify: bool = True
     n_jobs: int = 1
     connected: bool = False
-    dtype: str = "float64"
+    dtype: str = "auto"
     device: str = "cpu"
     fiedler: bool = True
     flow: bool = True
@@ -414,6 +414,8 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
         # instances: no difference after moves between 100 and 300 sweeps).
         return not options.certify and t >= 100
 
+    # single precision halves the memory traffic; only the multipliers of a certificate need more
+    single = options.dtype == "float32" or (options.dtype == "auto" and not options.certify)
     shares = [problem.share]
     if problem.objective in ("sparsest", "conductance"):
         shares += [a for a in (0.05, 0.25, 0.45) if a > problem.share + 1e-9]
@@ -451,7 +453,7 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
     else:
         for position, share in enumerate(shares):
             history.clear()
-            found = solve_lowrank(
+            solved = solve_lowrank(
                 off,
                 balance=share,
                 diagonal=diagonal,
@@ -464,18 +466,19 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
                 rng=start_rng,
                 snapshot_at=() if exact else tuple(sorted({*SNAPSHOTS, options.n_iter})),
                 on_snapshot=None if exact else on_snapshot,
-                dtype=np.float32 if options.dtype == "float32" else np.float64,
+                dtype=np.float32 if single else np.float64,
                 device=options.device,
             )
             if position == 0:
-                point = found
+                point = solved
             elif options.device == "cpu":
                 V0 = None
         assert point is not None
         if not exact and not history:
             round_vectors("sweep", lift(point.V))
         V, sdp_value, sweeps_done, lower_point = lift(point.V), point.value, point.n_iter, point
-    fiedler, spectral = None, []
+    fiedler: np.ndarray | None = None
+    spectral: list[_Sweep] = []
     if not exact:
         members = np.arange(n) if count == 1 else np.flatnonzero(component == np.bincount(component).argmax())
         if options.fiedler and members.size > 2 and problem.W.nnz:
@@ -551,8 +554,8 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
                 rng=bound_rng,
                 integer=problem.integer,
             )
-    share = np.cumsum(problem.vw[best_direction.order])[:-1] / problem.total
-    profile = (share, np.maximum(best_direction.cuts, 0.0))
+    prefix_share = np.cumsum(problem.vw[best_direction.order])[:-1] / problem.total
+    profile = (prefix_share, np.maximum(best_direction.cuts, 0.0))
     return _Outcome(
         best.labels,
         best.value,
@@ -786,8 +789,9 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         Threads that sweep directions.
     connected : bool, default False
         Require both sides to be connected subgraphs.
-    dtype : {"float64", "float32"}, default "float64"
-        Precision of the low-rank sweeps; cuts, bound and embedding are always float64.
+    dtype : {"auto", "float64", "float32"}, default "auto"
+        Precision of the low-rank sweeps: "auto" is float64 with a certificate, else float32. Cuts, bound and embedding
+        are always float64.
     device : str, default "cpu"
         "cuda" runs the low-rank sweeps as torch CSR products there.
 
@@ -857,7 +861,7 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         random_state: Any = None,
         n_jobs: int = 1,
         connected: bool = False,
-        dtype: str = "float64",
+        dtype: str = "auto",
         device: str = "cpu",
     ) -> None:
         self.balance = balance
@@ -990,7 +994,7 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
             ("objective", self.objective, OBJECTIVES),
             ("solver", self.solver, SOLVERS),
             ("init", self.init, ("random", "spectral")),
-            ("dtype", self.dtype, ("float64", "float32")),
+            ("dtype", self.dtype, ("auto", "float64", "float32")),
         ):
             if value not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")

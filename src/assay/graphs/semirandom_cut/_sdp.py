@@ -81,6 +81,68 @@ def _sweep(indptr, indices, data, diagonal, shift, weights, total, mu, V, out):
     return inner
 
 
+@njit(fallback=_sweep_numpy)
+def _sweep8(indptr, indices, data, diagonal, shift, weights, total, mu, V, out):
+    # `_sweep` for eight columns, held in registers: a quarter faster, and eight is the default
+    inner = 0.0
+    zero = V[0, 0] - V[0, 0]  # of the precision of V
+    for i in range(V.shape[0]):
+        a0 = zero
+        a1 = zero
+        a2 = zero
+        a3 = zero
+        a4 = zero
+        a5 = zero
+        a6 = zero
+        a7 = zero
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            w = data[p]
+            a0 += w * V[j, 0]
+            a1 += w * V[j, 1]
+            a2 += w * V[j, 2]
+            a3 += w * V[j, 3]
+            a4 += w * V[j, 4]
+            a5 += w * V[j, 5]
+            a6 += w * V[j, 6]
+            a7 += w * V[j, 7]
+        dot = (
+            a0 * V[i, 0]
+            + a1 * V[i, 1]
+            + a2 * V[i, 2]
+            + a3 * V[i, 3]
+            + a4 * V[i, 4]
+            + a5 * V[i, 5]
+            + a6 * V[i, 6]
+            + a7 * V[i, 7]
+        )
+        inner += dot
+        own = diagonal[i] + shift[i]
+        pull = mu * weights[i]
+        a0 += own * V[i, 0] - pull * total[0]
+        a1 += own * V[i, 1] - pull * total[1]
+        a2 += own * V[i, 2] - pull * total[2]
+        a3 += own * V[i, 3] - pull * total[3]
+        a4 += own * V[i, 4] - pull * total[4]
+        a5 += own * V[i, 5] - pull * total[5]
+        a6 += own * V[i, 6] - pull * total[6]
+        a7 += own * V[i, 7] - pull * total[7]
+        square = a0 * a0 + a1 * a1 + a2 * a2 + a3 * a3 + a4 * a4 + a5 * a5 + a6 * a6 + a7 * a7
+        if square > 0.0:
+            scale = 1.0 / math.sqrt(square)
+            out[i, 0] = a0 * scale
+            out[i, 1] = a1 * scale
+            out[i, 2] = a2 * scale
+            out[i, 3] = a3 * scale
+            out[i, 4] = a4 * scale
+            out[i, 5] = a5 * scale
+            out[i, 6] = a6 * scale
+            out[i, 7] = a7 * scale
+        else:
+            out[i] = V[i]
+    return inner
+
+
 def _torch_csr(torch: Any, W: sp.csr_array, kind: Any, device: str) -> Any:
     return torch.sparse_csr_tensor(
         torch.from_numpy(W.indptr.astype(np.int64)),
@@ -193,6 +255,7 @@ def solve_lowrank(
     V = np.ascontiguousarray(V, dtype=dtype)
     b_, degree_ = b.astype(dtype), degree.astype(dtype)
     data, index = W.data.astype(dtype), index_arrays(W)
+    kernel = _sweep8 if V.shape[1] == 8 and n else _sweep
     on_device = device != "cpu"
     if on_device:
         sweep, move = _torch_sweeper(W, device, dtype)
@@ -206,7 +269,7 @@ def solve_lowrank(
         if on_device:
             V, inner = sweep(degree_, move(factor), b_, total, mu, V)
         else:
-            inner = _sweep(*index, data, degree_, factor.astype(dtype), b_, total, dtype.type(mu), V, out)
+            inner = kernel(*index, data, degree_, factor.astype(dtype), b_, total, dtype.type(mu), V, out)
             V, out = out, V
         value = (float(degree.sum()) - inner) / 4
         history.append(value)

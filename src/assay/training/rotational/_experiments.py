@@ -254,7 +254,8 @@ def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
     curves: dict[str, list[float]] = {}
     for rule in ("adamw", "sgdm", "lion"):
         lr = 0.1 if rule == "sgdm" else 1e-3
-        decay = float(size["product"]) / lr
+        # Momentum of .9 makes each step of SGD act ten times over: a tenth of the decay moves the norm at a like pace.
+        decay = float(size["product"]) / lr * (0.1 if rule == "sgdm" else 1.0)
         goal = equilibrium(rule, lr=lr, weight_decay=decay, dim=size["dim"], grad_rms=math.sqrt(size["dim"] - 1))
         power = 4 if rule == "sgdm" else 2
         steps = int(5 * goal.half_life_steps)
@@ -274,8 +275,8 @@ def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
             )
             y = (walk["norm_series"] / goal.norm) ** power
             t = np.arange(1, steps + 1)
-            # From above: the first tenth of a half-life holds the optimizer's own start (empty moments). From below: steps are not
-            # small beside a quarter of the norm, and the small-angle theory begins when a fifth of the excess is gone.
+            # From above: the first tenth of a half-life holds the optimizer's own start (empty moments). From below: steps
+            # are not small beside a quarter of the norm, and the small-angle theory begins when a fifth of the excess is gone.
             used = t > (0.1 if start > 1 else 0.3) * goal.half_life_steps
             # The goal is fitted too: a percent of bias in it (Lion) would bend the logarithm of a small excess.
             fitted = curve_fit(
@@ -283,6 +284,8 @@ def half_life(seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
                 t[used],
                 y[used],
                 p0=(1.0, float(y[0] - 1), goal.half_life_steps),
+                # A factor of ten either way keeps a step of the search from a half-life of zero; no honest fit ends there.
+                bounds=([0, -np.inf, goal.half_life_steps / 10], [np.inf, np.inf, goal.half_life_steps * 10]),
             )[0][2]
             errors.append(float(abs(fitted / goal.half_life_steps - 1)))
             curves[f"{rule} from {start:g}"] = (walk["norm_series"][:: max(1, steps // 50)] / goal.norm).tolist()

@@ -466,8 +466,8 @@ def predict(
         run.figure(
             "prediction",
             draw_prediction(dense.tolist(), curve, rotation_over_steps(found.rotation, dense)),
-            caption="Updates within the optimizer's memory point the same way, so checkpoints are farther apart than a walk without "
-            "memory would put them; at 90 degrees nothing of the old direction is left.",
+            caption="Updates within the optimizer's memory point the same way, so checkpoints are farther apart than a walk "
+            "without memory would put them; at 90 degrees nothing of the old direction is left.",
         )
     run.table(
         "rotation", table, caption="Predicted angle between two weights of one neuron, by the steps between them."
@@ -521,7 +521,7 @@ def demo(*, run: Run) -> None:
     from . import _experiments as ex
     from ._monitor import RotationMonitor
 
-    every, count = pick(200, 30), 6
+    every, count = pick(200, 15), 6
     width = pick(16, 8)
     data = ex.digits()
     run.title = "Rotation of a small network on handwritten digits"

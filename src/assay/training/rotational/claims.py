@@ -198,8 +198,8 @@ CLAIMS = [
         smoke_quick=True,
         caveat=SMALL,
         expect="not supported",
-        expect_reason="The stem (fan-in 27) and the 1x1 shortcuts (fan-in 8-16) turn 20-35 % slower: with so few weights, gradients "
-        "of successive batches are too alike for a random walk.",
+        expect_reason="The stem (fan-in 27) and the 1x1 shortcuts (fan-in 8-16) turn 20-35 % slower: with so few weights, "
+        "gradients of successive batches are too alike for a random walk.",
     ),
     Claim(
         id="rotational/last-layer-flagged",
