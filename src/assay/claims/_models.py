@@ -15,7 +15,6 @@ TIERS = ("quick", "standard", "full")
 MIN_PAIRS = {"quick": 3, "standard": 5, "full": 5}
 FIRST_SEED = 1000  # seeds 0-99 tune defaults; what tuned a default must not judge it
 
-TierName = Literal["quick", "standard", "full"]
 
 
 class _Record(BaseModel):
@@ -317,7 +316,7 @@ class Claim(_Record):
     mode: Literal["all", "best"] = "all"
     margin_reason: str = ""
     pairs: list[str] = Field(default_factory=lambda: ["seed", "data"])
-    tiers: dict[TierName, Tier]
+    tiers: dict[str, Tier]
     data: list[str] = Field(default_factory=lambda: ["none"])
     accepts: Accepts | None = None
     needs: list[str] = Field(default_factory=list)
@@ -341,6 +340,9 @@ class Claim(_Record):
         rule = self.test
         if not self.tiers:
             raise ValueError("at least one tier is needed")
+        unknown = sorted(set(self.tiers) - set(TIERS))
+        if unknown:
+            raise ValueError(f"there is no tier {unknown[0]!r}: use {', '.join(TIERS)}")
         if len(set(self.against)) != len(self.against) or self.ours in self.against:
             raise ValueError("`against` must name different arms, none of them ours")
         if rule.comparator == "needed" and not self.against:
