@@ -10,10 +10,10 @@ the one dose of every curve that was held out.
 # The screen
 # ----------
 # Three replicates per dose become one value; their scatter is the noise floor that no model can beat.
+import matplotlib.pyplot as plt
 import numpy as np
 
 from assay._core.smoke import pick
-from assay._core.style import OURS, PALETTE, figure
 from assay.bio.dose_response import ARCANet, DrugMeanCurve, HillModel, datasets, noise_floor, splits
 
 data = datasets.load_sarcoma(n_drugs=pick(24, 4))
@@ -45,11 +45,11 @@ steepest = int(np.argmax(np.nanmax(data.effect, 1) - data.effect[:, 0]))
 drug, cell = data.drugs[data.drug_index[steepest]], data.cells[data.cell_index[steepest]]
 grid = np.logspace(np.log10(data.dose[steepest, 0]), np.log10(np.nanmax(data.dose[steepest])), 100)
 
-fig, ax = figure(6.5, 4.0)
+fig, ax = plt.subplots(figsize=(6.5, 4.0), layout="constrained")
 mean, std = models["ARCANet"].predict(drug, cell, grid, return_std=True)
-ax.fill_between(grid, 100 * (mean - 1.96 * std), 100 * (mean + 1.96 * std), color=OURS, alpha=0.15, linewidth=0)
-ax.plot(grid, 100 * mean, color=OURS, label="ARCANet")
-ax.plot(grid, 100 * models["Hill 4P"].predict(drug, cell, grid), "--", color=PALETTE[1], label="Hill 4P")
+ax.fill_between(grid, 100 * (mean - 1.96 * std), 100 * (mean + 1.96 * std), color="C0", alpha=0.15, linewidth=0)
+ax.plot(grid, 100 * mean, color="C0", label="ARCANet")
+ax.plot(grid, 100 * models["Hill 4P"].predict(drug, cell, grid), "--", color="C1", label="Hill 4P")
 seen, held = train[steepest], test[steepest]
 ax.plot(data.dose[steepest, seen], 100 * data.effect[steepest, seen], "o", color="#3A3F47", markersize=4)
 ax.plot(
@@ -65,4 +65,4 @@ ax.set_xlabel("dose (µM)")
 ax.set_ylabel("inhibition (%)")
 ax.set_title(f"{drug} on {cell}")
 ax.legend(frameon=False)
-fig
+plt.show()

@@ -31,22 +31,31 @@ print(f"measured {1e3 * walk['rotation']:.1f} mrad at norm {walk['norm']:.2f}")
 # A real network
 # --------------
 # Two lines put the monitor into any training loop.
-from assay.training.rotational._experiments import digits
-from assay.training.rotational._nets import DigitNet
+from sklearn.datasets import load_digits
 
-data = digits()
+images, labels = (torch.from_numpy(a) for a in load_digits(return_X_y=True))
+images = ((images - images.mean()) / images.std()).float().reshape(-1, 1, 8, 8)
+
+
+def make_net():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
+    )  # fmt: skip
 
 
 def train(make_optimizer, steps):
-    torch.manual_seed(0)
-    net = DigitNet(8)
+    net = make_net()
     optimizer = make_optimizer(net.parameters())
     with RotationMonitor(net, optimizer, interval=2) as monitor:
         for _ in range(steps):
-            index = torch.randint(0, len(data.y_train), (32,))
-            x = data.x_train[index] + torch.randn(32, 1, 8, 8)
+            index = torch.randint(0, len(labels), (32,))
+            x = images[index] + torch.randn(32, 1, 8, 8)  # noisy, so that the gradient never vanishes
             optimizer.zero_grad()
-            nn.functional.cross_entropy(net(x), data.y_train[index]).backward()
+            nn.functional.cross_entropy(net(x), labels[index]).backward()
             optimizer.step()
     return monitor
 

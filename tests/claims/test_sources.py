@@ -10,7 +10,10 @@ from scipy import io, sparse
 from assay._core.errors import InputError
 from assay.claims import Source, read_images, read_user_data, run
 
-EDGES = "a b\nb c 2.0\nc a\n"
+EDGES = "a b 1
+b c 2
+c a 1
+"
 
 
 def table(path, n=60):
@@ -64,13 +67,12 @@ def test_a_graph(tmp_path, name):
         networkx = pytest.importorskip("networkx", reason="GML is read by networkx, of the extra `graphs`")
         networkx.write_gml(networkx.from_scipy_sparse_array(W), path)
     else:
-        path.write_text("source,target\na,b\nb,c\nb,c,2.0\nc,a\n" if name == "g.csv" else "# made by hand\n" + EDGES)
+        path.write_text("source,target,weight\na,b,1\nb,c,2.0\nc,a,1\n" if name == "g.csv" else "# made by hand\n" + EDGES)
     source = read_user_data(path, tasks=["graph"])
     assert (source.task, source.n_rows, source.info["edges"]) == ("graph", 3, 3)
     got = source.data["W"]
     assert (got != got.T).nnz == 0
-    if name != "g.csv":
-        assert np.array_equal(got.toarray(), W.toarray())
+    assert np.array_equal(got.toarray(), W.toarray())
 
 
 def test_sequences(tmp_path):
@@ -125,16 +127,16 @@ BAD = {
     "nocolumn.csv": (b"a,label\n1,2\n", {"target": "labels"}, "label"),
     "cut.npz": (b"PK\x03\x04garbage", {}, "cut.npz"),
     "cut.mtx": (b"%%MatrixMarket matrix coordinate real symmetric\n3 3 3\n1 2 1.0\n", {}, "MatrixMarket"),
-    "negative.edges": (b"a b -1\n", {}, "not negative"),
+    "negative.edges": (b"a b -1\n", {}, "non-negative"),
     "words.edges": (b"a b 1\na b c d\n", {}, "line 2"),
     "weight.edges": (b"a b 1\nb c heavy\n", {}, "line 2.*heavy"),
-    "count.graph": (b"3 5\n2\n1 3\n2\n", {}, "promises"),
-    "cut.graph": (b"3 2\n2\n", {}, "promises"),
+    "count.graph": (b"3 5\n2\n1 3\n2\n", {}, "announces 5 edges"),
+    "cut.graph": (b"3 2\n2\n", {}, "announces 3 vertices"),
     "head.fasta": (b"MKV\n", {}, "line 1"),
     "void.fasta": (b">a\n>b\nMK\n", {}, "'a' is empty"),
     "digits.fasta": (b">a\nMK1V\n", {}, "line 2"),
     "text.smi": (b"CCO\nnot a smiles!!\n?!x\n", {}, "not a SMILES"),
-    "loop.edges": (b"a a\n", {}, "no edge"),
+    "loop.edges": (b"a a\n", {}, "at least 2"),
     "data.xyz": (b"1", {}, "not known"),
     "broken.png": (b"", {}, ""),
 }

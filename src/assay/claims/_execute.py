@@ -177,7 +177,20 @@ RECORDED = (
 
 
 def run_and_write(job: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """As `run_cell`, but the worker itself writes the cell where it sees the run's folder (this machine, a shared disk)."""
+    """Run one cell and write its file, if this worker sees the run's folder (this machine, a shared disk).
+
+    Parameters
+    ----------
+    job : mapping
+        One of what `prepare` returns.
+    folder : str
+        The run's folder.
+
+    Returns
+    -------
+    dict
+        The cell's record, as it is written.
+    """
     record = run_cell(job)
     if (Path(folder) / "plan.json").is_file():
         write_cell(Path(folder), record)

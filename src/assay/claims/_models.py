@@ -16,7 +16,6 @@ MIN_PAIRS = {"quick": 3, "standard": 5, "full": 5}
 FIRST_SEED = 1000  # seeds 0-99 tune defaults; what tuned a default must not judge it
 
 
-
 class _Record(BaseModel):
     # Validators are built when a record is first made: listing claims needs few of the rules.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)

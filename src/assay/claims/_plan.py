@@ -47,6 +47,11 @@ def load(selectors: str | Sequence[str] = "*") -> list[Method]:
     selectors : str or sequence of str
         Any of a method's slug or alias, a claim's id, or a pattern such as ``"slug/*"`` or ``"*"``.
 
+    Returns
+    -------
+    list of Method
+        Each with its claims in the order of its file.
+
     Raises
     ------
     InputError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay._core.errors import InputError, require
+from assay._core.errors import InputError
 from assay._core.files import open_text, read_table, sha256_file
 
 from ._models import Source
@@ -20,7 +20,7 @@ from ._models import Source
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"}
 FASTA = {".fa", ".fasta", ".faa", ".fna"}
 SMILES = {".smi", ".smiles"}
-GRAPHS = {".mtx", ".graph", ".edges", ".edgelist", ".gml", ".graphml"}
+GRAPHS = {".mtx", ".graph", ".metis", ".edges", ".edgelist", ".gml"}
 TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 # A whole-number target with at most this many values is taken for classes; above, for a quantity.
 CLASSES = 20
@@ -40,7 +40,7 @@ def read_user_data(
     ----------
     path : path
         CSV/TSV/Parquet table, NPZ/NPY arrays, folder of images (a sub-folder per class, or flat), graph (edge list,
-        MatrixMarket, METIS, GML, GraphML, scipy NPZ), FASTA or SMILES file; ``.gz`` where the format is text.
+        MatrixMarket, METIS, GML, scipy NPZ), FASTA or SMILES file; ``.gz`` where the format is text.
     target : str, optional
         Column to predict (tables), or array of that name (NPZ; default "y").
     split : str, optional
@@ -276,6 +276,11 @@ def read_images(source: Source, size: int | tuple[int, int], *, grey: bool = Fal
         Every image is resized to it.
     grey : bool, default False
         One channel, no last axis.
+
+    Returns
+    -------
+    ndarray of float32
+        In the order of ``source.data["paths"]``.
     """
     import numpy as np
     from PIL import Image
@@ -290,116 +295,20 @@ def read_images(source: Source, size: int | tuple[int, int], *, grey: bool = Fal
 
 
 def _graph(path: Path, *, target: str | None, split: str | None, group: str | None, accepted: set[str]) -> Source:
-    import numpy as np
-    from scipy import io, sparse
+    from assay._shared.graphs import read_graph
 
     _only_tables(path, target=target, group=group, split=split)
-    name = path.name.lower().removesuffix(".gz")
-    nodes: list[str] | None = None
-    if name.endswith(".npz"):
-        try:
-            W = sparse.csr_array(sparse.load_npz(path))
-        except (ValueError, OSError) as error:
-            raise InputError(f"{path} is not a readable sparse matrix ({error}).") from error
-    elif name.endswith(".mtx"):
-        text = open_text(path).read()
-        try:
-            W = sparse.csr_array(io.mmread(_bytes(text)))
-        except (ValueError, IndexError, OverflowError) as error:
-            raise InputError(f"{path} is not a complete MatrixMarket file ({error}).") from error
-    elif name.endswith((".gml", ".graphml")):
-        networkx = require("networkx", "graphs")
-        text = open_text(path).read()
-        try:
-            graph = networkx.parse_gml(text) if name.endswith(".gml") else networkx.parse_graphml(text)
-        except Exception as error:  # networkx raises its own, xml and value errors for damaged files
-            raise InputError(f"{path} is not a readable graph ({error}).") from error
-        nodes = [str(v) for v in graph.nodes]
-        W = sparse.csr_array(networkx.to_scipy_sparse_array(graph, weight="weight", dtype=float))
-    elif name.endswith(".graph"):
-        W = _metis(path)
-    else:
-        W, nodes = _edges(path)
-    if W.shape[0] != W.shape[1]:
-        raise InputError(f"{path}: a graph needs a square matrix, got {W.shape[0]} x {W.shape[1]}.")
-    if not np.isfinite(W.data).all() or (W.data < 0).any():
-        raise InputError(f"{path}: edge weights must be finite and not negative.")
-    W = W.maximum(W.T).tocsr()
-    W.setdiag(0)
-    W.eliminate_zeros()
+    W, names = read_graph(path)
     if not W.nnz:
         raise InputError(f"{path}: the graph has no edge.")
-    nodes = nodes or [str(i) for i in range(W.shape[0])]
     return Source(
-        "user", {"W": W, "nodes": nodes}, "graph", sha256_file(path), n_rows=W.shape[0], info={"edges": W.nnz // 2}
+        "user",
+        {"W": W, "nodes": [str(name) for name in names]},
+        "graph",
+        sha256_file(path),
+        n_rows=W.shape[0],
+        info={"edges": W.nnz // 2},
     )
-
-
-def _bytes(text: str) -> Any:
-    import io
-
-    return io.BytesIO(text.encode())
-
-
-def _edges(path: Path) -> tuple[Any, list[str]]:
-    """An edge list: two names and perhaps a weight per line, by blanks, commas, tabs or semicolons."""
-    import numpy as np
-    from scipy import sparse
-
-    rows: list[str] = []
-    columns: list[str] = []
-    weights: list[float] = []
-    for number, line in enumerate(open_text(path), start=1):
-        if not line.strip() or line.lstrip()[0] in "#%":
-            continue
-        words = re.split(r"[\s,;]+", line.strip())
-        if len(words) not in (2, 3):
-            raise InputError(
-                f"{path}, line {number}: an edge is two names and perhaps a weight, got {line.strip()[:60]!r}."
-            )
-        try:
-            weight = float(words[2]) if len(words) == 3 else 1.0
-        except ValueError as error:
-            if not rows:
-                continue  # a header line
-            raise InputError(f"{path}, line {number}: the weight {words[2]!r} is not a number.") from error
-        if not rows and words[0].lower() in ("source", "from", "u", "node1", "src"):
-            continue  # a header of two columns
-        rows.append(words[0])
-        columns.append(words[1])
-        weights.append(weight)
-    if not rows:
-        raise InputError(f"{path} holds no edge.")
-    nodes, codes = np.unique(rows + columns, return_inverse=True)
-    n, m = len(nodes), len(rows)
-    return sparse.coo_array((weights, (codes[:m], codes[m:])), shape=(n, n)).tocsr(), nodes.tolist()
-
-
-def _metis(path: Path) -> Any:
-    import numpy as np
-    from scipy import sparse
-
-    lines = [line for line in open_text(path).read().splitlines() if not line.startswith("%")]
-    try:
-        head = [int(word) for word in lines[0].split()]
-        n, m, form = head[0], head[1], f"{head[2]:03d}" if len(head) > 2 else "000"
-        skip = (head[3] if len(head) > 3 else 1) if form[-2] == "1" else 0
-        skip += form[-3] == "1"
-        rows, columns, weights = [], [], []
-        for i, line in enumerate(lines[1 : n + 1]):
-            words = line.split()[skip:]
-            step = 2 if form[-1] == "1" else 1
-            columns += [int(w) - 1 for w in words[::step]]
-            weights += [float(w) for w in words[1::2]] if step == 2 else [1.0] * len(words)
-            rows += [i] * len(words[::step])
-        W = sparse.coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
-    except (ValueError, IndexError) as error:
-        raise InputError(f"{path} is not a METIS graph ({error}).") from error
-    if len(lines) - 1 < n or len(rows) != 2 * m or not np.array_equal(W.indptr, W.T.tocsr().indptr):
-        raise InputError(
-            f"{path}: the header promises {n} vertices and {m} edges, and the file holds {len(rows) / 2:g} edges."
-        )
-    return W
 
 
 def _fasta(path: Path, *, target: str | None, split: str | None, group: str | None, accepted: set[str]) -> Source:

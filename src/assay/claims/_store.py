@@ -356,6 +356,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def load_run(folder: str | Path) -> ClaimsRun:
     """Read a run back from its folder.
 
+    Parameters
+    ----------
+    folder : path
+        What ``--out`` named.
+
+    Returns
+    -------
+    ClaimsRun
+        With verdicts and cells as they are there, whether the run was finished or interrupted.
+
     Raises
     ------
     InputError

@@ -89,6 +89,18 @@ def stream(seed: int, arm: str = "") -> np.random.Generator:
 
     Data splits and initial weights come from the shared one, so that arms are paired; what an arm draws on its own
     (noise, exploration) comes from its own, so that one arm's consumption cannot shift another's.
+
+    Parameters
+    ----------
+    seed : int
+        The cell's seed.
+    arm : str, optional
+        The arm's name; empty for the shared stream.
+
+    Returns
+    -------
+    numpy.random.Generator
+        The same numbers for the same seed and arm, in every process.
     """
     import numpy as np
 
@@ -98,6 +110,16 @@ def stream(seed: int, arm: str = "") -> np.random.Generator:
 
 def fingerprint(*arrays: Any) -> str:
     """Return a hash of arrays, tensors or sparse matrices, for the ``same_<name>`` keys that arms of a pair must share.
+
+    Parameters
+    ----------
+    *arrays : array-like
+        What must be equal, in a fixed order.
+
+    Returns
+    -------
+    str
+        Equal for equal values, types and shapes.
 
     Examples
     --------

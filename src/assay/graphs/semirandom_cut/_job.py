@@ -227,7 +227,7 @@ def _warnings_to(run: Run) -> Iterator[None]:
                     run.warn(str(item.message))
 
 
-def _load(path: Path, weight: str, directed: str) -> _Graph:
+def _load(path: Path, weight: str, directed: Literal["error", "symmetrize"]) -> _Graph:
     import numpy as np
 
     from assay._shared.graphs import read_graph, read_metis

@@ -232,7 +232,7 @@ def _edge_cut(A: sp.csr_array, labels: np.ndarray) -> float:
 def _repair(A: sp.csr_array, labels: np.ndarray, weight: np.ndarray, k: int, capacity: float) -> np.ndarray:
     """Bring every part within the capacity: overfull parts give vertices away where the cut grows least."""
     labels = labels.copy()
-    load = np.bincount(labels, weights=weight, minlength=k)
+    load = np.bincount(labels, weights=weight, minlength=k).astype(np.float64)
     count = np.bincount(labels, minlength=k)
     tolerance = 1e-9 * capacity  # rounding of sums of real weights
     # each step moves weight out of an overfull part into a part that stays within the capacity: no step is undone
@@ -246,7 +246,7 @@ def _repair(A: sp.csr_array, labels: np.ndarray, weight: np.ndarray, k: int, cap
         loss[:, over] = np.inf
         if count[over] == 1 or not np.isfinite(loss).any():
             break
-        i, target = np.unravel_index(int(np.argmin(loss / weight[members][:, None])), loss.shape)
+        i, target = divmod(int(np.argmin(loss / weight[members][:, None])), k)
         v = members[i]
         labels[v] = target
         load[over] -= weight[v]
@@ -256,7 +256,7 @@ def _repair(A: sp.csr_array, labels: np.ndarray, weight: np.ndarray, k: int, cap
     if (load <= capacity + tolerance).all():
         return labels
     # heaviest first into the lightest part: the best simple packing when single moves are stuck
-    load = np.zeros(k)
+    load[:] = 0.0
     for v in np.argsort(-weight, kind="stable"):
         target = int(np.argmin(load))
         labels[v] = target

@@ -96,7 +96,8 @@ class _Lazy:
     """A value computed at its first call, so that its time counts for the first method that needs it."""
 
     def __init__(self, make: Callable[[], np.ndarray]) -> None:
-        self.make, self.value = make, None
+        self.make = make
+        self.value: np.ndarray | None = None
 
     def __call__(self) -> np.ndarray:
         if self.value is None:

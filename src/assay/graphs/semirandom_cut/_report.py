@@ -55,7 +55,7 @@ def plot_embedding(embedding: np.ndarray, labels: np.ndarray, W: sp.csr_array) -
         shown = np.linspace(0, total - 1, MAX_EDGES).astype(np.int64)
     fig, ax = figure(7.0, 4.6)
     lines = LineCollection(
-        np.stack((plane[i[shown]], plane[j[shown]]), axis=1),
+        list(np.stack((plane[i[shown]], plane[j[shown]]), axis=1)),
         colors=_DARK,
         linewidths=0.4,
         alpha=float(np.clip(60 / max(len(shown), 1), 0.08, 0.5)),

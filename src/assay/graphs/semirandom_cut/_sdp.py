@@ -155,7 +155,7 @@ def _torch_csr(torch: Any, W: sp.csr_array, kind: Any, device: str) -> Any:
     )
 
 
-def _torch_sweeper(W: sp.csr_array, device: str, dtype: np.dtype) -> Callable:
+def _torch_sweeper(W: sp.csr_array, device: str, dtype: np.dtype) -> tuple[Callable, Callable]:
     """The same sweep with a torch CSR matrix, for graphs that live on an accelerator."""
     import torch
 
@@ -241,7 +241,7 @@ def solve_lowrank(
        times the shift of a unit vertex.
     """
     n = W.shape[0]
-    dtype = np.dtype(dtype)
+    kind = np.dtype(dtype)
     degree = np.asarray(W.sum(axis=1)).ravel() if diagonal is None else np.asarray(diagonal, dtype=np.float64)
     b = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     unit = float(np.abs(b).mean()) or 1.0
@@ -250,18 +250,21 @@ def solve_lowrank(
     b = b / unit
     mean_degree = float(degree.mean()) or 1.0  # without edges only the balance moves the vectors
     target = (1 - 2 * balance) ** 2
-    V = rng.standard_normal((n, n_components)) if V0 is None else np.array(V0, dtype=np.float64)
-    V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
-    V = np.ascontiguousarray(V, dtype=dtype)
-    b_, degree_ = b.astype(dtype), degree.astype(dtype)
-    data, index = W.data.astype(dtype), index_arrays(W)
+    start = rng.standard_normal((n, n_components)) if V0 is None else np.array(V0, dtype=np.float64)
+    start /= np.maximum(np.linalg.norm(start, axis=1, keepdims=True), 1e-300)
+    # arrays of numpy, or tensors where the sweeps run on a device
+    V: Any = np.ascontiguousarray(start, dtype=kind)
+    b_: Any = b.astype(kind)
+    degree_: Any = degree.astype(kind)
+    data, index = W.data.astype(kind), index_arrays(W)
     kernel = _sweep8 if V.shape[1] == 8 and n else _sweep
     on_device = device != "cpu"
     if on_device:
-        sweep, move = _torch_sweeper(W, device, dtype)
+        sweep, move = _torch_sweeper(W, device, kind)
         V, b_, degree_ = move(V), move(b_), move(degree_)
-    out = None if on_device else np.empty_like(V)
-    m, history, converged, t, value = 1.0, [], False, 0, math.inf
+    out: Any = None if on_device else np.empty_like(V)
+    m, converged, t, value = 1.0, False, 0, math.inf
+    history: list[float] = []
     for t in range(1, n_iter + 1):
         total = b_ @ V
         mu = m * mean_degree / scale
@@ -269,15 +272,15 @@ def solve_lowrank(
         if on_device:
             V, inner = sweep(degree_, move(factor), b_, total, mu, V)
         else:
-            inner = kernel(*index, data, degree_, factor.astype(dtype), b_, total, dtype.type(mu), V, out)
+            inner = kernel(*index, data, degree_, factor.astype(kind), b_, total, kind.type(mu), V, out)
             V, out = out, V
         value = (float(degree.sum()) - inner) / 4
         history.append(value)
         error = (float(total @ total) / scale**2 - target) / max(target, 0.01)
         if t >= 20 and t % 5 == 0:
             m = min(max(m * math.exp(min(max(10 * error / (20 + t / 10), -0.2), 0.2)), 1e-3), 64.0)
-        seen = on_snapshot is not None and t in snapshot_at
-        if seen and on_snapshot(t, _to_numpy(V) if on_device else np.asarray(V, dtype=np.float64)):
+        seen = on_snapshot if t in snapshot_at else None
+        if seen is not None and seen(t, _to_numpy(V) if on_device else np.asarray(V, dtype=np.float64)):
             break
         # 40: the multiplier has had at least four steps
         if t > 40 and abs(history[-11] - value) <= tol * max(abs(value), 1e-12) and abs(error) < 0.02:
