@@ -10,10 +10,7 @@ from scipy import io, sparse
 from assay._core.errors import InputError
 from assay.claims import Source, read_images, read_user_data, run
 
-EDGES = "a b 1
-b c 2
-c a 1
-"
+EDGES = "a b 1\nb c 2.0\nc a 1\n"
 
 
 def table(path, n=60):
@@ -67,7 +64,9 @@ def test_a_graph(tmp_path, name):
         networkx = pytest.importorskip("networkx", reason="GML is read by networkx, of the extra `graphs`")
         networkx.write_gml(networkx.from_scipy_sparse_array(W), path)
     else:
-        path.write_text("source,target,weight\na,b,1\nb,c,2.0\nc,a,1\n" if name == "g.csv" else "# made by hand\n" + EDGES)
+        path.write_text(
+            "source,target,weight\na,b,1\nb,c,2.0\nc,a,1\n" if name == "g.csv" else "# made by hand\n" + EDGES
+        )
     source = read_user_data(path, tasks=["graph"])
     assert (source.task, source.n_rows, source.info["edges"]) == ("graph", 3, 3)
     got = source.data["W"]

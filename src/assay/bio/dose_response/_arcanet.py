@@ -311,11 +311,11 @@ class ARCANet(BaseEstimator):
             raise InputError(f"n_ensemble={self.n_ensemble} must be at least 1.")
         preset = PRESETS[self.preset]
         has_smiles, has_expression = bool(data.smiles), data.expression is not None
-        drug = self.drug_encoder
+        drug: str = self.drug_encoder
         if drug == "auto":
             structural = "graph" if self.preset.startswith("paper") else "fingerprint"
             drug = structural if has_smiles else "identity"
-        cell = self.cell_encoder
+        cell: str = self.cell_encoder
         if cell == "auto":
             cell = "expression" if has_expression else "identity"
         if drug != "identity" and not has_smiles:
@@ -715,7 +715,7 @@ class ARCANet(BaseEstimator):
     def _curve_of(self, drug: NDArray[np.int64], cell: NDArray[np.int64]) -> NDArray[np.int64]:
         key = drug * len(self.cells_.cells) + cell
         at = np.minimum(np.searchsorted(self._pair_key, key), len(self._pair_key) - 1)
-        hit = (self._pair_key[at] == key) & self._pair_seen[at] & (drug >= 0) & (cell >= 0)
+        hit: NDArray[np.bool_] = (self._pair_key[at] == key) & self._pair_seen[at] & (drug >= 0) & (cell >= 0)
         return np.where(hit, self._pair_row[at], -1)
 
     # ---------------------------------------------------------------------------------------------- predict

@@ -57,8 +57,8 @@ def normalise_plates(
     Notes
     -----
     1. A screen without blanks on any plate uses 0 as blank; a single plate without blanks is an error.
-    2. Z' = 1 - 3 (s_control + s_blank) / |m_control - m_blank| with robust s and m; below 0.5 a plate is doubtful. NaN
-       where a plate has fewer than two wells of either kind.
+    2. ``Z' = 1 - 3 (s_control + s_blank) / |m_control - m_blank|`` with robust s and m; below 0.5 a plate is doubtful.
+       NaN where a plate has fewer than two wells of either kind.
 
     Examples
     --------

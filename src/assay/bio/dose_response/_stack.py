@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["FrozenRidge"]
 
 
+@dataclass(eq=False)
 class FrozenRidge:
     """A fitted linear :class:`ExpressionRidge` by codes instead of names.
+
+    Parameters
+    ----------
+    genes : list of str
+        Names of the kept genes.
+    centre, scale : ndarray, shape (n_genes,)
+        Mean and deviation of the genes on the training lines.
+    q : ndarray, shape (n_lines, n_genes)
+        z-scores of the training lines.
+    cross : ndarray, shape (n_known, n_lines)
+        Kernel between all known lines and the training lines.
+    drugs : dict
+        Drug code to (dose grid in log10 uM, mean curve, training lines, dual weights).
 
     Notes
     -----
@@ -26,20 +41,32 @@ class FrozenRidge:
        drugs x doses x genes.
     """
 
+    genes: list[str]
+    centre: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    q: NDArray[np.float64]
+    cross: NDArray[np.float64]
+    drugs: dict[int, tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]]
+
+    def __post_init__(self) -> None:
+        self.gram: NDArray[np.float64] = self.q @ self.q.T / self.q.shape[1]
+
     @classmethod
     def of(cls, ridge: ExpressionRidge) -> FrozenRidge:
         """Take over a fitted ridge."""
-        new = cls()
-        values = ridge.data_.expression.to_numpy(float)
-        new.genes = [str(g) for g, kept in zip(ridge.genes_, ridge._kept, strict=True) if kept]
-        new.centre, new.scale, new.q = ridge._centre, ridge._scale, ridge._q
-        new.cross = ridge._gram(ridge._zscore(values), ridge._q)
-        new.drugs = {
-            int(d): (np.asarray(grid), np.asarray(mean), np.asarray(own), np.asarray(weights))
-            for d, (grid, mean, own, weights) in ridge._models.items()
-        }
-        new.gram = new.q @ new.q.T / new.q.shape[1]
-        return new
+        expression = ridge.data_.expression
+        assert expression is not None  # ExpressionRidge.fit refuses data without it
+        return cls(
+            genes=[str(g) for g, kept in zip(ridge.genes_, ridge._kept, strict=True) if kept],
+            centre=ridge._centre,
+            scale=ridge._scale,
+            q=ridge._q,
+            cross=ridge._gram(ridge._zscore(expression.to_numpy(float)), ridge._q),
+            drugs={
+                int(d): (np.asarray(grid), np.asarray(mean), np.asarray(own), np.asarray(weights))
+                for d, (grid, mean, own, weights) in ridge._models.items()
+            },
+        )
 
     def knows(self, drug: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Where a drug code has training lines."""
@@ -96,18 +123,20 @@ class FrozenRidge:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> FrozenRidge:
         """Rebuild from :meth:`to_arrays`."""
-        new = cls()
-        new.genes = [str(g) for g in arrays["genes"]]
-        new.centre, new.scale, new.q, new.cross = (arrays[k] for k in ("centre", "scale", "q", "cross"))
         found = sorted(int(key[4:].partition(".")[0]) for key in arrays if key.endswith(".grid"))
-        new.drugs = {
-            d: (
-                arrays[f"drug{d}.grid"],
-                arrays[f"drug{d}.mean"],
-                arrays[f"drug{d}.own"].astype(np.int64),
-                arrays[f"drug{d}.weights"],
-            )
-            for d in found
-        }
-        new.gram = new.q @ new.q.T / new.q.shape[1]
-        return new
+        return cls(
+            genes=[str(g) for g in arrays["genes"]],
+            centre=arrays["centre"],
+            scale=arrays["scale"],
+            q=arrays["q"],
+            cross=arrays["cross"],
+            drugs={
+                d: (
+                    arrays[f"drug{d}.grid"],
+                    arrays[f"drug{d}.mean"],
+                    arrays[f"drug{d}.own"].astype(np.int64),
+                    arrays[f"drug{d}.weights"],
+                )
+                for d in found
+            },
+        )
