@@ -476,7 +476,7 @@ class ARCANet(BaseEstimator):
                 if name == "holdout":
                     self._weigh(data, mask & ~phase_mask, phase_mask, device)
                     self.modules_ = []
-        self.pairs_ = (data.drug_index.copy(), data.cell_index.copy(), mask.any(axis=1))
+        self.pairs_ = (data.drug_index.copy(), data.cell_index.copy(), np.asarray(mask.any(axis=1), dtype=bool))
         self._index_pairs()
         if settings["residual"] == "stack":
             from assay.bio.dose_response._stack import FrozenRidge
@@ -715,7 +715,7 @@ class ARCANet(BaseEstimator):
     def _curve_of(self, drug: NDArray[np.int64], cell: NDArray[np.int64]) -> NDArray[np.int64]:
         key = drug * len(self.cells_.cells) + cell
         at = np.minimum(np.searchsorted(self._pair_key, key), len(self._pair_key) - 1)
-        hit: NDArray[np.bool_] = (self._pair_key[at] == key) & self._pair_seen[at] & (drug >= 0) & (cell >= 0)
+        hit = (self._pair_key[at] == key) & self._pair_seen[at] & (drug >= 0) & (cell >= 0)
         return np.where(hit, self._pair_row[at], -1)
 
     # ---------------------------------------------------------------------------------------------- predict

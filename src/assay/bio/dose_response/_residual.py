@@ -248,7 +248,7 @@ class CoregionalGP:
                 continue
             d, x, r = data.drug_index[row], log_dose[row, column], np.asarray(residual)[row, column]
             self._lines[int(cell)] = (d, x, r)
-            rho = self._rho(x[:, None], x[None, :])
+            rho = self._rho(x, x)
             # Rows are sorted by drug, so sums over the points of a drug pair are two reduceat calls.
             starts = np.flatnonzero(np.r_[True, np.diff(d) != 0])
             present = d[starts]
@@ -267,7 +267,10 @@ class CoregionalGP:
         return self
 
     def _rho(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self._mix * matern52((x - y) / self.length_scale_) + 1.0 - self._mix
+        """Correlation of log doses, shape (len(x), len(y)); a screen repeats few doses, so each pair is computed once."""
+        (u, i), (v, j) = (np.unique(values, return_inverse=True) for values in (x, y))
+        rho = self._mix * matern52((u[:, None] - v[None, :]) / self.length_scale_) + 1.0 - self._mix
+        return rho[np.ix_(i, j)]
 
     def predict(
         self, drug_index: Any, cell_index: Any, dose: Any, *, return_std: bool = False, include_noise: bool = True
@@ -282,12 +285,12 @@ class CoregionalGP:
                 continue
             ld, lx, lr = self._lines[int(cell)]
             if int(cell) not in self._solved:
-                k = self.drug_covariance_[np.ix_(ld, ld)] * self._rho(lx[:, None], lx[None, :])
+                k = self.drug_covariance_[np.ix_(ld, ld)] * self._rho(lx, lx)
                 factor = cho_factor(k + self.noise_ * np.eye(len(k)), lower=True)
                 self._solved = {int(cell): (factor, cho_solve(factor, lr))}  # one line at a time: memory stays small
             factor, alpha = self._solved[int(cell)]
             at = np.flatnonzero(flat_c == cell)
-            cross = self.drug_covariance_[np.ix_(flat_d[at], ld)] * self._rho(x[at, None], lx[None, :])
+            cross = self.drug_covariance_[np.ix_(flat_d[at], ld)] * self._rho(x[at], lx)
             mean[at] = cross @ alpha
             if return_std:
                 variance[at] -= np.einsum("ij,ji->i", cross, cho_solve(factor, cross.T))
