@@ -88,9 +88,9 @@ def test_biphasic_curves_are_fitted_where_a_hill_curve_cannot():
     data = screen(3, 4, 11, noise=0.0, features=False, shape=shape)
     hill = HillModel(n_params=4).fit(data)
     net = ARCANet(
-        residual=None, epochs=400, lr=2e-2, hidden_dim=32, alpha=0.0, module_options=NO_DROPOUT, random_state=0
+        residual=None, epochs=150, lr=2e-2, hidden_dim=32, alpha=0.0, module_options=NO_DROPOUT, random_state=0
     ).fit(data)
-    assert -net.score(data) < 0.1 * -hill.score(data)  # the spec's bound; 0.003 when this was written
+    assert -net.score(data) < 0.1 * -hill.score(data)  # the spec's bound
 
 
 def test_same_seed_same_numbers_and_global_stream_untouched():
@@ -186,11 +186,21 @@ def test_save_load_predict_is_identical(tmp_path, options):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("preset", ["measured", "new_cells", "paper"])
-@pytest.mark.parametrize("stop_after", [2, 4])
+@pytest.mark.parametrize(
+    ("preset", "stop_after"),
+    [
+        ("measured", 2),  # in the first member
+        ("new_cells", 4),  # after the hold-out
+        pytest.param("measured", 4, marks=pytest.mark.slow),
+        pytest.param("new_cells", 2, marks=pytest.mark.slow),
+        pytest.param("paper", 2, marks=pytest.mark.slow),
+        ("paper", 4),  # the plateau schedule, in the second member
+    ],
+)
 def test_interrupted_fit_goes_on_to_the_same_numbers(preset, stop_after):
     data = screen(n_cells=6)
-    options = SMALL | {"preset": preset, "n_ensemble": 2, "module_options": {"graph_layers": 2, "full_layers": 1}}
+    small = {"graph_layers": 2, "full_layers": 1, "regression": 32}
+    options = SMALL | {"preset": preset, "n_ensemble": 2, "module_options": small}
     whole = ARCANet(**options).fit(data)
     keep = Keep(stop_after)
     with pytest.raises(KeyboardInterrupt):
@@ -378,6 +388,11 @@ def test_new_cells_starts_at_the_prior():
         ({"drug_encoder": "bag"}, True, "drug_encoder"),
         ({"residual": "tree"}, True, "residual"),
         ({"n_ensemble": 0}, True, "n_ensemble"),
+        ({"epochs": 0}, True, "epochs=0"),
+        ({"lr": 0.0}, True, "lr"),
+        ({"alpha": 1.5}, True, "alpha"),
+        ({"T": -1.0}, True, "T="),
+        ({"hidden_dim": 0}, True, "hidden_dim"),
         ({"drug_encoder": "graph"}, False, "needs SMILES"),
         ({"cell_encoder": "expression"}, False, "needs an expression table"),
         ({"preset": "new_cells"}, False, "new_cells"),

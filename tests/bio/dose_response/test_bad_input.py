@@ -40,6 +40,7 @@ def with_value(column, row, value):
         (good(), {"response_type": "growth"}, "Unknown response_type 'growth'"),
         (good(), {"replicates": "sum"}, "Unknown replicates"),
         (good(), {"on_missing": "ignore"}, "Unknown on_missing"),
+        (good(), {"min_points": 0}, "min_points=0"),
         (good().assign(viability=lambda t: 100 * t.viability), {}, "percent_viability"),
         (good().rename(columns={"viability": "y"}), {}, "no column 'viability'.*it has: drug, cell_line, dose_uM, y"),
         (good().iloc[:0], {}, "no rows"),

@@ -144,8 +144,8 @@ def test_ridge_takes_a_new_line_from_its_expression(screen):
 
 def test_forest_is_deterministic_beats_the_mean_on_seen_lines_and_refuses_other_doses(screen):
     train, _test = next(splits.new_cells(screen, 4, random_state=0))
-    a = FunctionalForest(n_estimators=20, random_state=3).fit(screen, train)
-    b = FunctionalForest(n_estimators=20, random_state=3).fit(screen, train)
+    a = FunctionalForest(n_estimators=8, random_state=3).fit(screen, train)
+    b = FunctionalForest(n_estimators=8, random_state=3).fit(screen, train)
     np.testing.assert_array_equal(a.predict("d0", screen.cells, Z[2]), b.predict("d0", screen.cells, Z[2]))
     assert a.score(screen, train) > DrugMeanCurve().fit(screen, train).score(screen, train)
     with pytest.raises(InputError, match="only the training doses"):

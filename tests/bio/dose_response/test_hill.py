@@ -32,7 +32,7 @@ def test_noiseless_parameters_are_recovered(n_params):
 @pytest.mark.parametrize("n_params", [2, 3, 4])
 def test_sum_of_squares_is_that_of_a_many_start_scipy_fit(n_params):
     rng = np.random.default_rng(1)
-    z, y, _ = random_curves(12, n_params, seed=2)
+    z, y, _ = random_curves(6, n_params, seed=2)
     y = y + rng.normal(0, 0.08, y.shape)
     fit = fit_hill(z, y, n_params)
     x = np.log10(z)

@@ -103,11 +103,27 @@ def test_evaluate_pairs_models_over_folds(responses, tmp_path):
         ({"models": ""}, "none given"),
         ({"setting": "new_cells", "models": "hill2"}, "only predict measured pairs"),
         ({"folds": 99}, "n_splits"),
+        ({"setting": "new_cells", "models": "ridge"}, "--expression"),
     ],
 )
 def test_evaluate_refuses_what_cannot_be(responses, tmp_path, options, words):
     with pytest.raises(InputError, match=words):
         job.evaluate(responses, **{"models": "hill2", **options}, run=FakeRun(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"preset": "new_cells"}, "needs an expression table"),
+        ({"preset": "new_drugs"}, "needs SMILES"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"focus": "nothing"}, "no drug 'nothing'"),
+    ],
+)
+def test_fit_refuses_before_it_trains(responses, tmp_path, monkeypatch, options, words):
+    monkeypatch.setattr(job, "_score", lambda *_, **__: pytest.fail("trained before it refused"))
+    with pytest.raises(InputError, match=words):
+        job.fit(responses, **options, run=FakeRun(tmp_path))
 
 
 def test_analyse_normalises_plates_and_warns(tmp_path):
@@ -193,6 +209,7 @@ def test_bad_files_name_the_file(tmp_path, text, words):
         job.analyse(path, run=FakeRun(tmp_path / "out"))
 
 
+@pytest.mark.slow  # that the reader takes both is among the reader's own tests
 def test_byte_order_mark_and_windows_line_ends_are_fine(responses, tmp_path):
     path = tmp_path / "windows.csv"
     path.write_bytes(b"\xef\xbb\xbf" + responses.read_bytes().replace(b"\n", b"\r\n"))

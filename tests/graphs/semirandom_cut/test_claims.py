@@ -43,7 +43,7 @@ def test_arms_see_the_same_graph():
 
 
 def test_heavy_and_sparsest():
-    heavy = claims.heavy("lowrank", 1000, None, {"n": 300, "cliques": 1, "clique_size": 60}, "cpu")
+    heavy = claims.heavy("lowrank", 1000, None, {"n": 200, "cliques": 1, "clique_size": 40}, "cpu")
     assert heavy["heavy_over_plain"] <= 1
     ratios = claims.sparsest("lowrank", 1000, None, {"n": 200, "cliques": 1}, "cpu")["sparsity_over_planted"]
     assert len(ratios) == 3

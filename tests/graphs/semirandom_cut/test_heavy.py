@@ -36,6 +36,38 @@ def test_every_removed_ball_was_heavy():
     assert (sizes >= delta**2 * 400).all()
 
 
+def _lightest_ball(V, W, u, rest, delta):
+    """The ball around u inside the rest with the lightest boundary, by counting each of the 16."""
+    distance = ((V[rest] - V[u]) ** 2).sum(axis=1)
+    best, weight = None, np.inf
+    for radius in np.linspace(delta, 2 * delta, 16):
+        ball, outside = rest[distance <= radius], rest[distance > radius]
+        boundary = W[np.ix_(ball, outside)].sum()
+        if boundary < weight:
+            best, weight = set(ball.tolist()), boundary
+    return best
+
+
+def test_every_ball_has_the_lightest_boundary_of_its_radii():
+    """Each cluster is the lightest of the 16 balls around some vertex that was heavy when it was cut off."""
+    delta, found = 0.3, 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        V = rng.standard_normal((60, 3))
+        V /= np.linalg.norm(V, axis=1, keepdims=True)
+        A = np.triu((rng.random((60, 60)) < 0.2) * rng.integers(1, 5, (60, 60)), 1).astype(float)
+        A = A + A.T
+        cluster = remove_heavy(V, A, delta, random_state=0)
+        rest = np.arange(60)
+        for c in range(cluster.max() + 1):
+            got = set(np.flatnonzero(cluster == c).tolist())
+            heavy = [u for u in rest if (((V[rest] - V[u]) ** 2).sum(axis=1) <= delta).sum() >= delta**2 * 60]
+            assert any(_lightest_ball(V, A, u, rest, delta) == got for u in heavy)
+            rest = np.array([v for v in rest if v not in got])
+            found += 1
+    assert found >= 10  # the sphere is full of heavy vertices: at least one ball for each seed
+
+
 def test_contract_keeps_cuts():
     rng = np.random.default_rng(0)
     W = make_semirandom_cut(60, adversary=[adversary.random(5)], random_state=0)[0]

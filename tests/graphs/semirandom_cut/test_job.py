@@ -121,7 +121,7 @@ def test_same_seed_same_result(karate, tmp_path):
     [
         np.zeros((6, 6)),
         sp.block_diag([np.ones((4, 4)) - np.eye(4)] * 2).toarray(),
-        [[0, 1], [1, 0]],
+        pytest.param([[0, 1], [1, 0]], marks=pytest.mark.slow),
         pytest.param(np.ones((5, 5)) - np.eye(5), marks=pytest.mark.slow),
         pytest.param(0.5 * (np.ones((30, 30)) - np.eye(30)), marks=pytest.mark.slow),
     ],
@@ -136,6 +136,30 @@ def test_odd_graphs_go_through_every_picture(graph, tmp_path):
         _job.analyse(tmp_path / "g.npz", clusters=2, run=run)
     run.finish()
     assert (run.out / "report.html").exists()
+
+
+def test_an_interrupted_run_keeps_its_finished_cut(karate, tmp_path, monkeypatch):
+    from assay.graphs.semirandom_cut import SemiRandomBisection
+
+    fits, cuts = [], []
+    fit = SemiRandomBisection.fit
+    monkeypatch.setattr(SemiRandomBisection, "fit", lambda self, *a, **k: fits.append(1) or fit(self, *a, **k))
+    monkeypatch.setattr(_job, "_report_cut", lambda data, cut, *rest: cuts.append(cut))
+    _job.fit(karate, run=FakeRun(tmp_path / "out", seed=0))  # as far as an interrupted run came
+    _job.fit(karate, run=FakeRun(tmp_path / "out", seed=0, resume=True))
+    assert len(fits) == 1
+    whole, resumed = cuts
+    for name in ("labels_", "embedding_"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(resumed, name))
+    for name in ("candidates_", "sweep_profile_"):
+        pd.testing.assert_frame_equal(getattr(whole, name), getattr(resumed, name))
+    numbers = [{k: v for k, v in vars(cut).items() if k.endswith("_") and np.isscalar(v)} for cut in cuts]
+    assert numbers[0] == numbers[1]
+    np.testing.assert_array_equal(whole.stability(1), resumed.stability(1))
+    pd.testing.assert_frame_equal(whole.explain_adversary(), resumed.explain_adversary())
+    # another balance is another cut: nothing is taken over
+    _job.fit(karate, balance=0.3, run=FakeRun(tmp_path / "out", seed=0, resume=True))
+    assert len(fits) == 2
 
 
 def test_self_loops_become_a_note(tmp_path):
@@ -153,6 +177,8 @@ def test_gap_sentences():
     assert "checked numerically" in middle
     assert "checked numerically" not in _report.gap_sentence(137, 100, 0.45, "cholesky")
     assert "no bound above 0" in _report.gap_sentence(5, 0, 0.45, "lanczos")
+    assert "worth" not in _report.gap_sentence(5, 0, 0.45, "lanczos", 4.9)
+    assert "worth at most 77.2" in _report.gap_sentence(137, 0, 0.45, "lanczos", 77.19)
 
 
 def test_principal_plane_is_the_svd():

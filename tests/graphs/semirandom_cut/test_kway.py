@@ -29,8 +29,16 @@ def assert_partition(model, W, k, imbalance, weight=None):
     assert model.edge_cut_ == recount(W, model.labels_)
 
 
-@pytest.mark.parametrize("k", [2, 5, 16])
-@pytest.mark.parametrize("imbalance", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("k", "imbalance"),
+    [
+        (2, 0.1),
+        (5, 0.0),
+        (5, 0.1),
+        pytest.param(16, 0.0, marks=pytest.mark.slow),
+        pytest.param(16, 0.1, marks=pytest.mark.slow),
+    ],
+)
 def test_parts_keep_the_imbalance(k, imbalance):
     W = grid(9, 11)
     assert_partition(SemiRandomKWay(k, imbalance, n_iter=20, n_directions=5, random_state=0).fit(W), W, k, imbalance)

@@ -71,6 +71,27 @@ def test_lanczos_agrees_with_dense_eigenvalue():
     assert theta == pytest.approx(np.linalg.eigvalsh(A)[0], abs=1e-6)
 
 
+def test_plain_recurrence_and_its_second_pass_agree_with_full_orthogonality(monkeypatch):
+    W = _graph(150, 3)
+    L = sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W
+    expected = np.linalg.eigvalsh(L.toarray())[0]
+    for kept in (10**9, 150 * 20):  # all vectors kept; vectors beyond the twentieth computed twice
+        monkeypatch.setattr(_sdp, "CHOLESKY_LIMIT", 10)
+        monkeypatch.setattr(_sdp, "BASIS_NUMBERS", kept)
+        theta, residual = _sdp._smallest_eigenvalue(lambda x: L @ x, 150, np.random.default_rng(1), 1e-6)
+        assert residual <= 1e-6
+        assert theta == pytest.approx(expected, abs=1e-6)
+
+
+def test_equal_sides_have_a_vector_multiplier():
+    W = _graph(101, 4)
+    for balance in (0.5, 50 / 101):  # an even window, and the window of an odd number of vertices
+        point = solve_lowrank(W, balance=balance, rng=np.random.default_rng(0))
+        assert point.spread < 1e-3
+        bound, _ = certified_lower_bound(W, point, balance=balance, rng=np.random.default_rng(0))
+        assert 0.99 * point.value <= bound <= point.value * (1 + 1e-4)
+
+
 def test_large_graphs_get_the_lanczos_certificate(monkeypatch):
     monkeypatch.setattr(_sdp, "CHOLESKY_LIMIT", 10)
     W = _graph(100, 2)

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from assay.testing import FakeRun
-from assay.training.rotational import _job
+from assay.training.rotational import _job, equilibrium
 from assay.training.rotational._nets import layer_norm_mlp
 
 
@@ -81,18 +81,50 @@ def test_safetensors_and_torch_files_agree(trained):
         assert all(torch.equal(one[f"module.{k}"], v) for k, v in two.items())
 
 
-def test_settings_are_read_from_optimizer_states(trained, tmp_path):
+@pytest.fixture
+def found(monkeypatch):
+    """What an analysis found, without the seconds that its pictures take."""
+    caught = []
+    monkeypatch.setattr(_job, "_present", lambda run, found, optimizer: caught.append(found))
+    return caught
+
+
+def test_settings_are_read_from_optimizer_states(trained, tmp_path, found):
     folder, names, every = trained
-    run = FakeRun(tmp_path / "out")
-    _job.analyse(*[folder / f"{n}.pt" for n in names], every=every, run=run)
-    run.finish()
-    series = pd.read_csv(tmp_path / "out" / "artefacts" / "series.csv")
+    _job.analyse(*[folder / f"{n}.pt" for n in names], every=every, run=FakeRun(tmp_path / "out"))
+    series = found[0].series
     lr = pd.read_csv(folder / "lr.csv")["lr"].to_numpy().reshape(-1, every).mean(axis=1)
     # Straight lines between the checkpoints' rates against the true cosine.
     np.testing.assert_allclose(series.loc[series["layer"] == "0.weight", "lr"], lr, atol=5e-4)
 
 
-def test_hugging_face_folders(tmp_path):
+def test_memory_is_read_from_the_state_and_another_rule_is_warned_of(tmp_path, found):
+    generator = torch.Generator().manual_seed(0)
+    cases = [
+        ("adamw", lambda p: torch.optim.AdamW(p, betas=(0.5, 0.9)), False),
+        ("sgdm", lambda p: torch.optim.SGD(p, momentum=0.3, nesterov=True), False),
+        ("sgdm", lambda p: torch.optim.AdamW(p), True),
+        ("adamw", lambda p: torch.optim.Adam(p), True),
+        ("lion", lambda p: torch.optim.SGD(p, momentum=0.3), True),
+    ]
+    for name, make, warned in cases:
+        paths = []
+        for step in (10, 20, 30):
+            weight = torch.randn(4, 8, generator=generator)
+            paths.append(tmp_path / f"c{step}.pt")
+            torch.save({"model": {"w": weight}, "optimizer": make([nn.Parameter(weight)]).state_dict()}, paths[-1])
+        run = FakeRun(tmp_path / "out")
+        _job.analyse(*paths, every=10, optimizer=name, lr="1e-2", weight_decay=0.1, run=run)
+        assert any("checkpoints" in w for w in run.warnings) == warned
+    rates = [f.layers["rotation_predicted"][0] for f in found[:2]]
+    expected = [
+        equilibrium("adamw", lr=1e-2, weight_decay=0.1, betas=(0.5, 0.9)).rotation,
+        equilibrium("sgdm", lr=1e-2, weight_decay=0.1, momentum=0.3, nesterov=True).rotation,
+    ]
+    assert rates == pytest.approx(expected, rel=1e-9)
+
+
+def test_hugging_face_folders(tmp_path, found):
     for step in (10, 20, 30):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
@@ -100,19 +132,15 @@ def test_hugging_face_folders(tmp_path):
         for part in (1, 2):
             tensors = {f"layer{part}.weight": torch.randn(4, 8, generator=generator)}
             save_file(tensors, folder / f"model-0000{part}-of-00002.safetensors")
-    run = FakeRun(tmp_path / "out")
-    _job.analyse(*sorted(tmp_path.glob("checkpoint-*")), every=10, lr="1e-3", weight_decay=0.1, run=run)
-    run.finish()
-    assert pd.read_csv(tmp_path / "out" / "artefacts" / "rotation.csv")["layer"].tolist() == [
-        "layer1.weight",
-        "layer2.weight",
-    ]
+    folders = sorted(tmp_path.glob("checkpoint-*"))
+    _job.analyse(*folders, every=10, lr="1e-3", weight_decay=0.1, run=FakeRun(tmp_path / "out"))
+    assert found[0].layers["layer"].tolist() == ["layer1.weight", "layer2.weight"]
 
 
 def test_predict(tmp_path):
     with FakeRun(tmp_path / "out") as run:
         _job.predict(optimizer="sgdm", lr=0.1, momentum=0.9, weight_decay=5e-4, dim=1152, run=run)
-    assert run.results["rotation"] == pytest.approx(math.sqrt(2 * 0.1 * 5e-4 / 1.9), rel=1e-12)
+    assert run.results["rotation_rad"] == pytest.approx(math.sqrt(2 * 0.1 * 5e-4 / 1.9), rel=1e-12)
     assert run.results["half_life_steps"] == pytest.approx(math.log(2) * 0.1 / (4 * 5e-5), rel=1e-12)
     assert "half-lives" in (tmp_path / "out" / "report.html").read_text()
     table = pd.read_csv(tmp_path / "out" / "artefacts" / "rotation.csv")
@@ -123,7 +151,7 @@ def test_predict(tmp_path):
 def test_predict_without_decay_says_so(tmp_path):
     with FakeRun(tmp_path / "out") as run:
         _job.predict(optimizer="adamw", lr=1e-3, weight_decay=0.0, dim=64, run=run)
-    assert run.results["half_life_steps"] is None
+    assert "half_life_steps" not in run.results
     assert "no equilibrium" in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -97,7 +97,7 @@ def test_options(files):
     _refused(folder, paths, "--first-step", first_step=-5)
 
 
-def test_schedules(files):
+def test_schedules(files, monkeypatch):
     folder, paths = files
 
     def schedule(name, frame, **options):
@@ -113,9 +113,10 @@ def test_schedules(files):
     _refused(folder, paths, "empty", lr=str(_file(folder, "f.csv", b"")))
     # A byte order mark, Windows line ends and semicolons are no faults.
     (folder / "g.csv").write_text("\ufeff" + good.to_csv(index=False, sep=";").replace("\n", "\r\n"), encoding="utf-8")
-    run = FakeRun(folder / "ok")
-    _job.analyse(*paths, every=10, lr=str(folder / "g.csv"), weight_decay=0.1, run=run)
-    assert run.results["layers"] == 1
+    found = []
+    monkeypatch.setattr(_job, "_present", lambda run, series, optimizer: found.append(series))
+    _job.analyse(*paths, every=10, lr=str(folder / "g.csv"), weight_decay=0.1, run=FakeRun(folder / "ok"))
+    assert found[0].series["lr"].to_numpy() == pytest.approx(1e-3)
 
 
 def test_predict_options(tmp_path):

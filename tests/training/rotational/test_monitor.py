@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from assay import InputError
+from assay.training.rotational import RVAdamW, advise
 from assay.training.rotational._equilibrium import equilibrium
 from assay.training.rotational._monitor import RotationMonitor, describe_group
 from assay.training.rotational._nets import CharGPT, DigitNet, layer_norm_mlp
@@ -276,6 +277,70 @@ def test_zero_neurons_and_missing_gradients_leave_no_nan():
     assert np.isfinite(report[["norm", "angle", "spread"]]).all(axis=None)
     assert report["angle"][1] == 0.0
     assert math.isnan(monitor.neurons("0.weight")["angle"][1])
+
+
+def test_groups_predict_with_their_own_settings():
+    net = nn.Sequential(nn.Linear(12, 8), nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 3, bias=False))
+    groups = [
+        {"params": net[0].parameters(), "lr": 1e-2},
+        {"params": net[1].parameters(), "weight_decay": 0.0},
+        {"params": net[2].parameters(), "lr": 4e-2, "betas": (0.5, 0.9)},
+        {"params": net[3].parameters(), "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, weight_decay=0.2)
+    with RotationMonitor(net, optimizer) as monitor:
+        _step(net, optimizer, torch.randn(6, 12))
+    report = monitor.report().set_index("layer")
+    # Biases and gains are vectors: they have no neurons to turn and are not listed.
+    assert report.index.tolist() == ["0.weight", "2.weight", "3.weight"]
+    expected = equilibrium("adamw", lr=1e-2, weight_decay=0.2).rotation
+    assert report["angle_predicted"]["0.weight"] == pytest.approx(expected)
+    expected = equilibrium("adamw", lr=4e-2, weight_decay=0.2, betas=(0.5, 0.9)).rotation
+    assert report["angle_predicted"]["2.weight"] == pytest.approx(expected)
+    assert math.isnan(report["ratio"]["3.weight"])
+    assert "3.weight" in advise(monitor.report())[-1]
+
+
+def test_only_what_rotates_is_reported_as_held():
+    net = nn.Sequential(nn.Linear(6, 4, bias=False), nn.Linear(4, 2, bias=False), nn.Linear(2, 3, bias=False))
+    groups = [{"params": net[0].parameters()}, {"params": net[1].parameters(), "weight_decay": 0.0}]
+    optimizer = RVAdamW(groups, lr=1e-2, weight_decay=0.2)
+    with pytest.warns(UserWarning, match="too few weights"):
+        optimizer.add_param_group({"params": net[2].parameters()})
+    with RotationMonitor(net, optimizer) as monitor:
+        _step(net, optimizer, torch.randn(6, 6))
+    report = monitor.report().set_index("layer")
+    assert report["half_life_steps"]["0.weight"] == 0.0
+    assert math.isnan(report["norm_predicted"]["1.weight"])  # without decay: the plain update
+    plain = equilibrium("adamw", lr=1e-2, weight_decay=0.2, dim=2)  # with decay, but too small to rotate
+    assert report["norm_predicted"]["2.weight"] == pytest.approx(plain.norm)
+    assert report["half_life_steps"]["2.weight"] == pytest.approx(plain.half_life_steps)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."])
+def test_names_are_those_of_the_plain_model(prefix):
+    net = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 2))
+    wrapped = net
+    for part in reversed(prefix.rstrip(".").split(".")):
+        outer = nn.Module()
+        outer.add_module(part, wrapped)
+        wrapped = outer
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    assert RotationMonitor(wrapped, optimizer).layers_ == ["0.weight", "1.weight"]
+    assert RotationMonitor(wrapped, optimizer, layers=["1.*"]).layers_ == ["1.weight"]
+
+
+def test_layers_that_did_not_move_are_named():
+    net = nn.Sequential(nn.Linear(6, 4, bias=False), nn.Linear(4, 2, bias=False))
+    net[0].weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1)
+    with RotationMonitor(net, optimizer) as monitor:
+        _step(net, optimizer, torch.randn(3, 6))
+    assert "0.weight did not move" in " ".join(advise(monitor.report()))
+    optimizer.param_groups[0]["params"].clear()
+    assert advise(monitor.report().iloc[:1]) == [
+        "No layer moved: are the weights frozen, the lr 0, or gradients missing?"
+    ]
 
 
 def test_plot_writes_a_file(tmp_path):

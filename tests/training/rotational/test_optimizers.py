@@ -84,14 +84,14 @@ def test_norms_are_held_by_ten_thousand_whole_steps(name: str) -> None:
     hold_norms(name, 10_000)
 
 
-def test_norms_are_held_for_ten_thousand_steps() -> None:
-    # The turn alone, which all rules share: whole steps spend their time around it.
+def test_norms_are_held_by_many_turns() -> None:
+    # The turn alone, which all rules share: whole steps spend their time around it. The slow test takes 10,000.
     torch.manual_seed(0)
     w, noise = torch.randn(3, 40), torch.randn(101, 3, 40)
     w -= w.mean(1, keepdim=True)
     exact, norm, total = w.double().norm(dim=1), w.norm(dim=1), torch.zeros(3)
     group = RVAdamW([nn.Parameter(w.clone())]).param_groups[0]
-    for t in range(10_000):
+    for t in range(2_000):
         turn(w, noise[t % 101], norm, total, group, 3e-3, 1.0, t + 1)
     torch.testing.assert_close(w.double().norm(dim=1), exact, rtol=1e-6, atol=0)
     assert (w.double().mean(1).abs() / exact).max() < 1e-5  # the same rounding, added up at random
@@ -211,8 +211,9 @@ def test_deepcopy_and_pickle_go_on_bitwise(name: str) -> None:
     model = small_net()
     optimizer = MAKE[name](model.parameters())
     train(model, optimizer, range(3))
+    start = model[0].weight.detach().clone()
     ends = []
-    for twin in (copy.deepcopy(optimizer), optimizer):
+    for twin in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer)), optimizer):
         for step in range(3):
             torch.manual_seed(step)
             for group in twin.param_groups:
@@ -220,17 +221,9 @@ def test_deepcopy_and_pickle_go_on_bitwise(name: str) -> None:
                     p.grad = torch.randn_like(p)
             twin.step()
         ends.append([p.detach().clone() for g in twin.param_groups for p in g["params"]])
-    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
-    if name != "RVWrapper":
-        loaded = pickle.loads(pickle.dumps(optimizer))
-        assert [g["lr"] for g in loaded.param_groups] == [g["lr"] for g in optimizer.param_groups]
-
-
-def test_wrapper_pickles() -> None:
-    model = small_net()
-    inner = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
-    loaded = pickle.loads(pickle.dumps(RVWrapper(inner)))
-    assert loaded.param_groups[0]["weight_decay"] == 0.1
+        assert not torch.equal(ends[-1][0], start)
+    for end in ends[:-1]:
+        assert all(torch.equal(a, b) for a, b in zip(end, ends[-1], strict=True))
 
 
 def test_norm_state_stays_float32_beside_bfloat16_weights() -> None:

@@ -33,8 +33,8 @@ TWINS: dict[str, tuple[Callable[..., torch.optim.Optimizer], Callable[..., torch
 
 def parameters(seed: int = 0) -> list[nn.Parameter]:
     torch.manual_seed(seed)
-    # Rows long enough that no first gradient has one sign throughout: what is left of such a direction without its mean
-    # is 1e-8 of it, and the rounding of the difference that the wrapper reads is then not small beside it.
+    # Rows long enough that no first gradient has one sign throughout: what is left of Adam's first direction (its signs)
+    # without its mean is then eps of it, and the last bit of either direction is not small beside that.
     shapes = [(4, 24), (4, 24), (3, 2, 3, 3), (5,)]
     return [nn.Parameter(torch.randn(s, dtype=torch.float64)) for s in shapes]
 
@@ -56,6 +56,65 @@ def test_equals_the_twin(name: str, options: dict[str, object]) -> None:
     steps(twin(two, **options), two, 15)
     for a, b in zip(one, two, strict=True):
         torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", list(TWINS))
+def test_short_rows_differ_by_rounding_alone(name: str) -> None:
+    plain, twin = TWINS[name]
+    ends = []
+    for make in (lambda p: RVWrapper(plain(p)), twin):
+        torch.manual_seed(1)
+        params = [nn.Parameter(torch.randn(40, 6, dtype=torch.float64))]
+        steps(make(params), params, 15)
+        ends.append(params[0].detach())
+    # Of a row whose six first gradients have one sign (one in 32), Adam's first direction minus its mean is about
+    # eps = 1e-8: both sides round it by 2^-53, and their angles differ by that quotient of the step.
+    rate = (2 * 1e-2 * 0.1) ** 0.5
+    torch.testing.assert_close(*ends, rtol=0, atol=2**-53 / 1e-8 * rate * 6)
+
+
+def test_small_learning_rates_lose_no_digits() -> None:
+    # In float32 a difference of weights holds 6e-8 / lr of a direction: nothing at 1e-7.
+    ends = []
+    for wrapped in (True, False):
+        torch.manual_seed(2)
+        p = nn.Parameter(torch.randn(8, 50))
+        start = p.detach().clone()
+        options = {"lr": 1e-7, "weight_decay": 1e3}
+        optimizer = RVWrapper(torch.optim.AdamW([p], **options)) if wrapped else RVAdamW([p], **options)  # type: ignore[arg-type]
+        steps(optimizer, [p], 10)
+        ends.append(p.detach())
+    assert (ends[1] - start).abs().max() > 1e-3
+    torch.testing.assert_close(*ends, rtol=0, atol=1e-6)
+
+
+def test_rules_that_may_look_at_the_weights_see_them() -> None:
+    class Scaled(torch.optim.SGD):
+        seen: list[float]
+
+        def step(self, closure: object = None) -> None:  # type: ignore[override]
+            self.seen = [float(p.detach().norm()) for g in self.param_groups for p in g["params"]]
+            super().step()
+
+    params = parameters()
+    optimizer = RVWrapper(Scaled(params, lr=0.1, momentum=0.9, weight_decay=0.05))
+    norms = [float(p.detach().norm()) for p in params]
+    steps(optimizer, params, 1)
+    assert sorted(optimizer.optimizer.seen) == pytest.approx(sorted(norms))  # type: ignore[attr-defined]
+
+
+def test_weights_come_back_when_the_inner_step_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parameters()
+    optimizer = RVWrapper(torch.optim.SGD(params, lr=0.1, weight_decay=0.1))
+
+    def fail(*args: object) -> None:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr(torch.optim.SGD, "_init_group", fail)
+    before = [p.detach().clone() for p in params]
+    with pytest.raises(RuntimeError, match="inside"):
+        steps(optimizer, params, 1)
+    assert all(torch.equal(a, b) for a, b in zip(before, params, strict=True))
 
 
 def test_equals_the_twin_through_a_warmup_from_zero() -> None:

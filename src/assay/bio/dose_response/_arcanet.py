@@ -309,6 +309,16 @@ class ARCANet(BaseEstimator):
                 raise InputError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(str, allowed))}.")
         if self.n_ensemble < 1:
             raise InputError(f"n_ensemble={self.n_ensemble} must be at least 1.")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs={self.epochs} must be at least 1.")
+        if self.lr is not None and not 0 < self.lr < math.inf:
+            raise InputError(f"lr={self.lr} must be a positive number.")
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise InputError(f"alpha={self.alpha} must be between 0 and 1.")
+        if not 0 < self.T < math.inf:
+            raise InputError(f"T={self.T} must be a positive number.")
+        if self.hidden_dim < 1:
+            raise InputError(f"hidden_dim={self.hidden_dim} must be at least 1.")
         preset = PRESETS[self.preset]
         has_smiles, has_expression = bool(data.smiles), data.expression is not None
         drug: str = self.drug_encoder

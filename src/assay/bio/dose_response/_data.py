@@ -249,6 +249,8 @@ class DoseResponseData:
             raise InputError(f"Unknown replicates={replicates!r}: use 'error', 'median' or 'mean'.")
         if on_missing not in ("error", "drop"):
             raise InputError(f"Unknown on_missing={on_missing!r}: use 'error' or 'drop'.")
+        if min_points < 1:
+            raise InputError(f"min_points={min_points} must be at least 1.")
         wanted = [drug, cell, dose, response] + ([response_sd] if response_sd else [])
         for name in wanted:
             if name not in df.columns:

@@ -12,7 +12,13 @@ from assay._core.errors import InputError
 
 from ._data import DoseResponseData
 
-_START = (0.01, 1.0, 0.001, 0.01)  # a, l (decades), c, s2: the size of residuals of a fitted screen
+# a, l (decades), c, s2: the size of residuals of a fitted screen.
+_START = (0.01, 1.0, 0.001, 0.01)
+# Second start, tried only where the first one ends with a process below this share of the noise: short-range structure.
+_SHORT = (0.003, 0.3, 0.001, 0.001)
+_NO_PROCESS = 0.1
+# Nats per point by which the second must win: above the search's own tolerance, so that a tie keeps the first.
+_BETTER = 1e-4
 # Decades of dose; variances of effects. Wide enough never to bind on real screens, narrow enough to stay invertible.
 _LOWER = np.log([1e-8, 0.05, 1e-10, 1e-8])
 _UPPER = np.log([10.0, 50.0, 10.0, 10.0])
@@ -46,7 +52,9 @@ class ResidualGP:
     -----
     1. The likelihood needs only the second-moment matrix of each dose pattern, so an evaluation costs one small
        Cholesky per pattern, however many curves there are.
-    2. Hyper-parameters by Nelder-Mead on logs from (.01, 1, .001, .01), at most 300 evaluations.
+    2. Hyper-parameters by Nelder-Mead on logs from (.01, 1, .001, .01), at most 300 evaluations. What a network leaves
+       may be anticorrelated over a decade; the likelihood then has two optima, one of them white noise without a process.
+       If the search ends there it starts again from (.003, .3, .001, .001), and the likelier of the two ends is taken.
     3. A pair without observations (curve -1) gets no correction and the prior's deviation.
 
     Examples
@@ -99,18 +107,11 @@ class ResidualGP:
         self._moment = np.add.reduceat(outer, starts, axis=0)
         self._count = np.bincount(self.pattern_, minlength=n_patterns)
         if hyper is None:
-            n_points = max(int(mask.sum()), 1)
-            start = np.log(_START)
-            # scipy's own first simplex moves a coordinate that is 0 (log of a length of 1) by 0.00025 only.
-            simplex = np.vstack([start, start + 0.7 * np.eye(4)])
-            found = minimize(
-                lambda logs: -self._log_likelihood(np.clip(logs, _LOWER, _UPPER)) / n_points,
-                start,
-                method="Nelder-Mead",
-                # Per-point nats and log units: both far below what moves a prediction.
-                options={"maxfev": 300, "xatol": 1e-2, "fatol": 1e-6, "initial_simplex": simplex},
-            )
-            logs = np.clip(found.x, _LOWER, _UPPER)
+            logs, worse = self._search(_START)
+            if np.exp(logs[0]) + np.exp(logs[2]) < _NO_PROCESS * np.exp(logs[3]):
+                again, value = self._search(_SHORT)
+                if value < worse - _BETTER:
+                    logs = again
         else:
             logs = np.log(np.asarray(hyper, float))
         self.amplitude_, self.length_scale_, self.offset_, self.noise_ = (float(v) for v in np.exp(logs))
@@ -118,6 +119,25 @@ class ResidualGP:
         self._inverse = np.linalg.inv(self._covariance(logs))
         # Padding has unit variance and zero residual: its weight is exactly zero.
         self._alpha = np.einsum("nij,nj->ni", self._inverse[self.pattern_], self.residual_)
+
+    def _search(self, start: tuple[float, ...]) -> tuple[np.ndarray, float]:
+        """Likeliest logs of the hyper-parameters near a start, and minus the log likelihood per point there."""
+        n_points = max(int(self._pm.sum(1) @ self._count), 1)
+        first = np.log(start)
+        found = minimize(
+            lambda logs: -self._log_likelihood(np.clip(logs, _LOWER, _UPPER)) / n_points,
+            first,
+            method="Nelder-Mead",
+            options={
+                "maxfev": 300,
+                # Per-point nats and log units: both far below what moves a prediction.
+                "xatol": 1e-2,
+                "fatol": 1e-6,
+                # scipy's own first simplex moves a coordinate that is 0 (log of a length of 1) by 0.00025 only.
+                "initial_simplex": np.vstack([first, first + 0.7 * np.eye(4)]),
+            },
+        )
+        return np.clip(found.x, _LOWER, _UPPER), float(found.fun)
 
     def _covariance(self, logs: np.ndarray) -> np.ndarray:
         a, length, c, s2 = np.exp(logs)

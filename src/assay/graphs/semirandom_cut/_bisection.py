@@ -151,6 +151,7 @@ class _Options:
     device: str = "cpu"
     fiedler: bool = True
     flow: bool = True
+    thorough: bool = True  # all starts of the flow steps; a rerun of `stability` takes the best of each kind
 
 
 @dataclass
@@ -519,6 +520,8 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
         if options.flow:
             # Flow decides on meshes. On expanders moves do the same work for less: there only the best directions pay.
             best_few = FLOW_DIRECTIONS if len(spectral) > 1 or n <= 10_000 else 2
+            if not options.thorough:
+                best_few, spectral = 1, spectral[:2]
             _flows(problem, pool, leaders[:best_few] + spectral)
         if options.heavy and n > EXACT_LIMIT and problem.W.nnz:
             _heavy(problem, options, pool, V, heavy_rng)
@@ -529,7 +532,7 @@ def _search(problem: _Problem, options: _Options, rng: np.random.Generator) -> _
                 pool.add(f"{candidate.name} + moves", _refined(problem, candidate.labels))
         if options.flow and options.refine and pool.best is not None and not options.connected:
             # several starts pay on meshes; elsewhere the bands of all good cuts overlap
-            _polish(problem, options, pool, POLISHED if len(spectral) > 1 else 1)
+            _polish(problem, options, pool, POLISHED if len(spectral) > 1 and options.thorough else 1)
     best = pool.best
     if best is None:
         kind = "split into two connected sides" if options.connected else "split"
@@ -770,7 +773,7 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
     solver : {"lowrank", "mmw"}, default "lowrank"
         Solver of the relaxation: Jacobi sweeps on a low-rank factor, or the paper's multiplicative weights.
     n_components : int, default 8
-        Columns of the embedding, at least 2.
+        Columns of the embedding, at least 1; below 4 the sweeps get stuck more often and the bound loosens.
     n_iter : int, default 300
         Most sweeps of the low-rank solver.
     heavy : bool, default True
@@ -909,6 +912,47 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         """
         import pandas as pd
 
+        problem = self._prepare(W, sample_weight, fixed, must_link)
+        A, vw, group = self._graph, self._weights, self._group
+        degree = np.asarray(A.sum(axis=1)).ravel()
+        outcome = _search(problem, self._options(), as_rng(self.random_state))
+        expand = (lambda x: x) if group is None else (lambda x: x[group])
+        self.labels_ = expand(outcome.labels)
+        self.cut_ = _cut(A, self.labels_)
+        volume = float(degree[self.labels_ == 1].sum())
+        smaller = min(volume, float(degree.sum()) - volume)
+        self.conductance_ = self.cut_ / smaller if smaller > 0 else (0.0 if self.cut_ == 0 else float("inf"))
+        share = float(vw[self.labels_ == 1].sum() / vw.sum())
+        self.balance_ = min(share, 1 - share)
+        self.embedding_ = expand(outcome.V)
+        self.sdp_value_ = float(outcome.sdp_value)
+        self.lower_bound_ = float(outcome.lower_bound)
+        self.lower_bound_kind_ = outcome.lower_bound_kind
+        self.n_iter_ = int(outcome.n_iter)
+        order = sorted(range(len(outcome.candidates)), key=lambda i: outcome.candidates[i].value)
+        rows = [outcome.candidates[i] for i in order]
+        shares = [float(problem.vw[c.labels == 1].sum() / problem.total) for c in rows]
+        self.candidates_ = pd.DataFrame(
+            {
+                "name": [c.name for c in rows],
+                "cut": [c.cut for c in rows],
+                "balance": [min(s, 1 - s) for s in shares],
+                "seconds": [c.seconds for c in rows],
+            }
+        )
+        prefix, cuts = outcome.profile
+        picked = np.unique(np.linspace(0, prefix.size - 1, min(500, prefix.size)).astype(np.int64))
+        self.sweep_profile_ = pd.DataFrame({"share": prefix[picked], "cut": cuts[picked]})
+        return self
+
+    def _prepare(
+        self,
+        W: Any,
+        sample_weight: Any = None,
+        fixed: Mapping[Any, int] | None = None,
+        must_link: Iterable[Iterable[Any]] | None = None,
+    ) -> _Problem:
+        """Check parameters and graph, and keep what later methods need; the problem that is left after contraction."""
         from assay._shared.graphs import as_csr
 
         self._check()
@@ -945,42 +989,10 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
             )
             if problem.n < 2:
                 raise InputError("must_link and fixed tie all vertices to one side: nothing is left to split.")
-        outcome = _search(problem, self._options(), as_rng(self.random_state))
-        expand = (lambda x: x) if group is None else (lambda x: x[group])
-        self.labels_ = expand(outcome.labels)
-        self.cut_ = _cut(A, self.labels_)
-        volume = float(degree[self.labels_ == 1].sum())
-        smaller = min(volume, float(degree.sum()) - volume)
-        self.conductance_ = self.cut_ / smaller if smaller > 0 else (0.0 if self.cut_ == 0 else float("inf"))
-        share = float(vw[self.labels_ == 1].sum() / vw.sum())
-        self.balance_ = min(share, 1 - share)
-        self.embedding_ = expand(outcome.V)
-        self.sdp_value_ = float(outcome.sdp_value)
-        self.lower_bound_ = float(outcome.lower_bound)
-        self.lower_bound_kind_ = outcome.lower_bound_kind
-        self.n_iter_ = int(outcome.n_iter)
         self.n_graph_components_ = components
         self.n_features_in_ = n
-        order = sorted(range(len(outcome.candidates)), key=lambda i: outcome.candidates[i].value)
-        rows = [outcome.candidates[i] for i in order]
-        shares = [float(problem.vw[c.labels == 1].sum() / problem.total) for c in rows]
-        self.candidates_ = pd.DataFrame(
-            {
-                "name": [c.name for c in rows],
-                "cut": [c.cut for c in rows],
-                "balance": [min(s, 1 - s) for s in shares],
-                "seconds": [c.seconds for c in rows],
-            }
-        )
-        prefix, cuts = outcome.profile
-        picked = np.unique(np.linspace(0, prefix.size - 1, min(500, prefix.size)).astype(np.int64))
-        self.sweep_profile_ = pd.DataFrame({"share": prefix[picked], "cut": cuts[picked]})
-        self._graph = A
-        self._weights = vw
-        self._names = names
-        self._problem = problem
-        self._group = group
-        return self
+        self._graph, self._weights, self._names, self._problem, self._group = A, vw, names, problem, group
+        return problem
 
     def _options(self, **changes: Any) -> _Options:
         known = {name: getattr(self, name) for name in _Options.__dataclass_fields__ if hasattr(self, name)}
@@ -998,7 +1010,7 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         ):
             if value not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
-        for name, least in (("n_components", 2), ("n_iter", 1), ("n_directions", 1)):
+        for name, least in (("n_components", 1), ("n_iter", 1), ("n_directions", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
@@ -1027,7 +1039,11 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else 0
         streams = np.random.default_rng([int(seed), 20, n]).spawn(n)
         options = self._options(
-            n_iter=min(self.n_iter, 100), n_directions=min(self.n_directions, 10), certify=False, heavy=False
+            n_iter=min(self.n_iter, 100),
+            n_directions=min(self.n_directions, 10),
+            certify=False,
+            heavy=False,
+            thorough=False,
         )
         agreement = np.zeros(self.labels_.size)
         half = sp.coo_array(sp.triu(problem.W, k=1))

@@ -276,7 +276,6 @@ def _bisect(
             f"{data.source}: vertex {data.names[heaviest]} weighs {share:.3g} of the total, so no split can give both sides "
             f"{balance:g}; lower --balance to {1 - share:.3g} or less."
         )
-    run.log(f"cutting {data.source}: {data.n:,} vertices, {data.m:,} edges")
     cut = SemiRandomBisection(
         balance=balance,
         objective=objective,
@@ -286,9 +285,52 @@ def _bisect(
         random_state=run.seed,
         n_jobs=jobs,
         device=run.device,
-    ).fit(data.W, sample_weight=data.vertex_weight)
+    )
+    key = _fingerprint(data, cut)
+    kept = run.load_checkpoint("cut")
+    if kept is not None and kept[1]["key"] == key:
+        _restore(cut, data, *kept)
+        run.log("the finished cut of the interrupted run is taken over")
+    else:
+        run.log(f"cutting {data.source}: {data.n:,} vertices, {data.m:,} edges")
+        cut.fit(data.W, sample_weight=data.vertex_weight)
+        # peers and reruns may take many times longer than the cut: a run that stops there need not repeat it
+        run.save_checkpoint("cut", *_state(cut, key))
     run.log(f"cut {cut.cut_:,.6g}, smaller side {100 * cut.balance_:.2f} %, lower bound {cut.lower_bound_:,.6g}")
     return cut
+
+
+_NUMBERS = ("cut_", "conductance_", "balance_", "sdp_value_", "lower_bound_", "lower_bound_kind_", "n_iter_")
+
+
+def _fingerprint(data: _Graph, cut: SemiRandomBisection) -> str:
+    """Of the graph and of every parameter: a checkpoint of anything else is not taken over."""
+    import hashlib
+
+    digest = hashlib.sha256(repr(sorted(cut.get_params().items())).encode())
+    for part in (data.W.indptr, data.W.indices, data.W.data, data.weights()):
+        digest.update(part.tobytes())
+    return digest.hexdigest()
+
+
+def _state(cut: SemiRandomBisection, key: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays = {"labels": cut.labels_, "embedding": cut.embedding_}
+    arrays |= {f"profile/{c}": cut.sweep_profile_[c].to_numpy() for c in cut.sweep_profile_.columns}
+    arrays |= {f"candidates/{c}": cut.candidates_[c].to_numpy() for c in ("cut", "balance", "seconds")}
+    numbers = {name: getattr(cut, name) for name in _NUMBERS}
+    return arrays, {"key": key, "numbers": numbers, "candidates": cut.candidates_["name"].tolist()}
+
+
+def _restore(cut: SemiRandomBisection, data: _Graph, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    import pandas as pd
+
+    cut._prepare(data.W, data.vertex_weight)
+    cut.labels_, cut.embedding_ = arrays["labels"], arrays["embedding"]
+    cut.sweep_profile_ = pd.DataFrame({c: arrays[f"profile/{c}"] for c in ("share", "cut")})
+    columns = {c: arrays[f"candidates/{c}"] for c in ("cut", "balance", "seconds")}
+    cut.candidates_ = pd.DataFrame({"name": meta["candidates"], **columns})
+    for name in _NUMBERS:
+        setattr(cut, name, meta["numbers"][name])
 
 
 def _report_cut(
@@ -331,7 +373,7 @@ def _report_cut(
         f"Side 0 holds {sizes[0]:,.6g} and side 1 {sizes[1]:,.6g} of {sizes.sum():,.6g} {measure}: the smaller side is "
         f"{_report.percent(cut.balance_)}. {crossing}{weight_note}{share} run between the sides; they touch {boundary:,} "
         f"vertices. Conductance {cut.conductance_:.3g}.",
-        _report.gap_sentence(cut.cut_, cut.lower_bound_, held, cut.lower_bound_kind_),
+        _report.gap_sentence(cut.cut_, cut.lower_bound_, held, cut.lower_bound_kind_, cut.sdp_value_),
     ]
     if objective in ("sparsest", "conductance"):
         words.append(

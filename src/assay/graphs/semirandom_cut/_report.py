@@ -269,12 +269,21 @@ def percent(x: float, digits: int = 3) -> str:
     return f"{100 * x:.{digits}g} %"
 
 
-def gap_sentence(cut: float, lower_bound: float, balance: float, kind: str) -> str:
-    """What the lower bound says, in one or two sentences."""
+def gap_sentence(cut: float, lower_bound: float, balance: float, kind: str, relaxation: float = float("inf")) -> str:
+    """What the lower bound says, in a few sentences; `relaxation` is the value of the relaxation, a ceiling for it."""
     if cut <= lower_bound + 1e-9 * max(abs(cut), 1.0):
         return f"This cut is optimal: no cut with both sides >= {percent(balance)} can be below {lower_bound:,.6g}."
     if lower_bound <= 0:
-        return f"The relaxation gives no bound above 0 here, so nothing can be said about how far {cut:,.6g} is from optimal."
+        ceiling = (
+            f" The relaxation itself is worth at most {relaxation:,.3g} on this graph, so not even its exact solution could "
+            "certify much: that is usual for meshes and road networks, where vectors turn slowly from one side to the other."
+            if relaxation < 0.9 * cut
+            else ""
+        )
+        return (
+            f"The relaxation gives no bound above 0 here, so nothing can be said about how far {cut:,.6g} is from optimal."
+            f"{ceiling}"
+        )
     sure = (
         ""
         if kind.startswith(("rigorous", "cholesky", "exact"))

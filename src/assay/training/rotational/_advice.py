@@ -74,7 +74,10 @@ def advise(report: pd.DataFrame) -> list[str]:
     >>> advise(pd.DataFrame([row]))[1].partition(";")[0]
     'fc.weight rotates 2.0x slower than predicted: its norm is 2.0x the equilibrium norm and still falling'
     """
-    known = report[np.isfinite(report["ratio"])]
+    known = report[np.isfinite(report["ratio"]) & (report["ratio"] > 0)]
+    still = report[report["ratio"] == 0]
+    if known.empty and len(still):
+        return ["No layer moved: are the weights frozen, the lr 0, or gradients missing?"]
     if known.empty:
         return [
             "No layer has a prediction: weight decay is 0, or the optimizer's equilibrium is not known (give its rate)."
@@ -84,6 +87,8 @@ def advise(report: pd.DataFrame) -> list[str]:
     band = BAND if reference == 1.0 else RELATIVE_BAND
     relative = known["ratio"] / reference
     good = (relative - 1).abs() <= band
+    # A layer at c times its equilibrium norm turns less by about that factor: no setting needs to be wrong.
+    off = float((known["norm"] / known["norm_predicted"]).median()) if "norm_predicted" in known else math.nan
     if reference == 1.0:
         out = [f"{int(good.sum())} of {len(known)} layers rotate within {band:.0%} of the predicted speed."]
         compared = "predicted"
@@ -94,6 +99,9 @@ def advise(report: pd.DataFrame) -> list[str]:
                 "That far apart .5 to 1 is usual, because the gradients of a real network partly cancel; so layers are compared "
                 "with the median."
                 if reference >= DOUBTFUL
+                else f"The norms are the reason: the median is {off:.1f}x what the lr by then would lead to. Layers are compared "
+                "with the median."
+                if off > 1 + BAND
                 else "That is little even so far apart: check lr, weight decay, betas and --every, or training has fitted its "
                 "data and hardly moves. Layers are compared with the median."
             ),
@@ -109,13 +117,21 @@ def advise(report: pd.DataFrame) -> list[str]:
                 f"({relative[slow]:.2f} of {'the prediction' if reference == 1.0 else compared}), {known['layer'][fast]} the "
                 f"fastest ({relative[fast]:.2f})."
             )
+        elif abs(float(relative.median()) - 1) > band and abs(off - 1) > BAND and (off > 1) == (relative.median() < 1):
+            out.append(
+                f"The layers rotate alike, {_times(float(relative.median()))} than {compared}, because their norms are not in "
+                f"equilibrium yet (median {off:.1f}x)."
+            )
         elif abs(float(relative.median()) - 1) > band:
             out.append(
                 f"All layers rotate alike but {_times(float(relative.median()))} than {compared}; check that lr, weight decay, "
                 "betas and the number of steps between checkpoints are those of the run."
             )
+    total = report.attrs.get("total_steps")
     for row in known.assign(relative=relative)[~good].to_dict("records"):
-        out.append(f"{row['layer']} rotates {_times(row['relative'])} than {compared}: {_cause(row)}.")
+        out.append(f"{row['layer']} rotates {_times(row['relative'])} than {compared}: {_cause(row, total)}.")
+    if len(still):
+        out.append(f"{_some(still['layer'])} did not move: frozen, or without gradient.")
     for row in known.to_dict("records"):
         if row.get("spread", 0.0) > UNEVEN:
             out.append(
@@ -124,12 +140,17 @@ def advise(report: pd.DataFrame) -> list[str]:
             )
     unknown = report[~np.isfinite(report["ratio"])]
     if len(unknown):
-        names = ", ".join(unknown["layer"].head(4)) + (" ..." if len(unknown) > 4 else "")
-        out.append(f"No prediction for {len(unknown)} layers without weight decay or movement ({names}).")
+        out.append(
+            f"No prediction for {len(unknown)} layers without weight decay or movement ({_some(unknown['layer'])})."
+        )
     return out + _run_advice(report.attrs)
 
 
-def _cause(row: dict[str, Any]) -> str:
+def _some(names: pd.Series) -> str:
+    return ", ".join(names.head(4)) + (" ..." if len(names) > 4 else "")
+
+
+def _cause(row: dict[str, Any], total: int | None = None) -> str:
     norm, target, half_life = row["norm"], row.get("norm_predicted", math.nan), row.get("half_life_steps", math.nan)
     radial, invariance = row.get("radial", math.nan), row.get("invariance", "unknown")
     power = int(row.get("norm_power", 2))
@@ -139,7 +160,10 @@ def _cause(row: dict[str, Any]) -> str:
     # A large norm explains slow rotation and a small norm fast rotation; the other two combinations do not.
     if math.isfinite(off) and half_life > 0 and (off > 1 + BAND) == slow and abs(off - 1) > BAND:
         left = _steps_left(norm, target, half_life, power)
-        about = f"about {left:,.0f} more steps at these settings"
+        # Two digits are more than an estimate of this kind holds.
+        about = f"about {float(f'{left:.2g}'):,.0f} more steps at these settings"
+        if total is not None and left > total:
+            about = "at the present lr that takes longer than the whole run"
         if invariance == "none":
             return f"its gradient is not orthogonal to the weight ({radial:+.2f}), not scale-invariant; norm {off:.1f}x"
         trend = "still falling" if off > 1 else "still growing"

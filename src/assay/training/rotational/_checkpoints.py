@@ -21,6 +21,7 @@ from ._equilibrium import (
     rotation_over_steps,
     steps_where_lr_outpaces,
 )
+from ._names import clean_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,11 +75,6 @@ def _as_numpy(value: Any) -> np.ndarray | None:
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else None
 
 
-def _clean(name: str) -> str:
-    """Drop the prefixes of torch.compile and DistributedDataParallel."""
-    return name.replace("_orig_mod.", "").removeprefix("module.")
-
-
 def _rows(array: np.ndarray, neuron_dim: int) -> np.ndarray:
     return np.moveaxis(array, neuron_dim, 0).reshape(array.shape[neuron_dim], -1)
 
@@ -87,7 +83,7 @@ def _pick(state: Mapping[str, Any], layers: Sequence[str] | None, label: str) ->
     out: dict[str, Any] = {}
     seen: set[tuple[int, tuple[int, ...]]] = set()
     for raw, value in state.items():
-        name = _clean(raw)
+        name = clean_name(raw)
         if getattr(value, "ndim", 0) < 2 or not math.prod(value.shape):
             continue
         if layers and not any(fnmatch.fnmatchcase(name, p) for p in layers):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from assay._core.run import Run
 
     from ._checkpoints import SeriesAnalysis
+    from ._equilibrium import Equilibrium
 
 Optimizer = Literal["adamw", "sgdm", "lion", "adam_l2", "rvadamw", "rvsgd", "rvlion"]
 
@@ -248,9 +249,9 @@ def analyse(
     weight_decay : float
         Weight decay as the optimizer takes it. Left out: read from optimizer states in the checkpoints.
     betas : str
-        Two numbers such as 0.9,0.999, if not the optimizer's defaults.
+        Two numbers such as 0.9,0.999. Left out: read from optimizer states in the checkpoints, else the optimizer's defaults.
     momentum : float
-        Momentum of SGD, if not 0.9.
+        Momentum of SGD. Left out: read from optimizer states in the checkpoints, else 0.9.
     nesterov : bool
         SGD with Nesterov momentum.
     layers : str
@@ -281,6 +282,9 @@ def analyse(
                 settings = settings or group
         if len(rates) not in (0, len(paths)):
             raise InputError("only some of the checkpoints hold an optimizer state; give --lr and --weight-decay.")
+    elif not betas and momentum is None:
+        settings = read_checkpoint(paths[0])[1]
+    _check_rule(settings, optimizer, run)
     if weight_decay is None:
         if "weight_decay" not in settings:
             raise InputError("--weight-decay is missing, and the checkpoints hold no optimizer state to read it from.")
@@ -291,6 +295,7 @@ def analyse(
         pair = (float(settings["betas"][0]), float(settings["betas"][1]))
     if momentum is None and "momentum" in settings:
         momentum = float(settings["momentum"])
+    nesterov = nesterov or bool(settings.get("nesterov", False))
     total = every * (len(paths) - 1)
     rate = _parse_lr(lr, total, first_step, rates)
     if not lr:
@@ -301,6 +306,17 @@ def analyse(
         paths, every, optimizer, rate, weight_decay, pair, momentum, nesterov, layers, no_decay, transposed, run
     )
     _present(run, found, optimizer)
+
+
+def _check_rule(settings: dict[str, Any], optimizer: str, run: Run) -> None:
+    """Warn where the checkpoints' optimizer state is of another rule than the one named."""
+    if not settings:
+        return
+    if ("momentum" in settings and "betas" not in settings) != (optimizer in ("sgdm", "rvsgd")):
+        has = "betas" if "betas" in settings else "no betas"
+        run.warn(f"--optimizer says {optimizer}, but the optimizer state in the checkpoints has {has}.")
+    elif settings.get("decoupled_weight_decay") is False and optimizer in ("adamw", "rvadamw"):
+        run.warn("The checkpoints are of Adam with L2 decay, not of AdamW: give --optimizer adam_l2.")
 
 
 def _patterns(text: str) -> list[str]:
@@ -385,7 +401,7 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
         run.table(
             f"{prefix}what_if",
             found.what_if,
-            caption="What if? Predicted rotation per step (milliradians), its factor, the factor on the equilibrium norm, how "
+            caption="What if? At the run's highest lr: predicted rotation per step (milliradians), its factor, the factor on the equilibrium norm, how "
             "many half-lives of the norm the run would cover.",
         )
     ratios = found.layers["ratio"].to_numpy(dtype=float)
@@ -459,6 +475,10 @@ def predict(
         raise InputError("adam_l2 rotates by the gradient's size: give --dim and --grad-rms.")
     lags = sorted({k for k in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000) if k <= steps} | {steps})
     angles = rotation_over_steps(found.rotation, lag_factor(optimizer, np.array(lags), **common))
+    lines = _in_words(found, optimizer, steps, fixed)
+    run.text("In words", "\n\n".join(lines))
+    for line in lines:
+        run.log(line)
     table = pd.DataFrame({"steps_apart": lags, "angle_rad": angles, "angle_deg": np.degrees(angles)})
     dense = np.unique(np.geomspace(1, steps, 80).astype(int))
     curve = rotation_over_steps(found.rotation, lag_factor(optimizer, dense, **common))
@@ -479,6 +499,18 @@ def predict(
             caption="What if? Factors on rotation per step and equilibrium norm, and half-lives of the norm in the run.",
         )
     half_life = 0.0 if fixed else found.half_life_steps
+    numbers = {
+        "rotation_rad": found.rotation,
+        "rotation_degrees": math.degrees(found.rotation),
+        "norm": None if fixed else found.norm,
+        "update_size": None if fixed else found.update_size,
+        "half_life_steps": half_life if math.isfinite(half_life) else None,
+    }
+    run.result(**{name: value for name, value in numbers.items() if value is not None})
+
+
+def _in_words(found: Equilibrium, optimizer: str, steps: int, fixed: bool) -> list[str]:
+    half_life = 0.0 if fixed else found.half_life_steps
     lines = [
         f"A neuron turns by {found.rotation * 1e3:.3g} mrad ({math.degrees(found.rotation):.3g} degrees) per step."
     ]
@@ -495,16 +527,13 @@ def predict(
             )
     else:
         lines.append("Without weight decay (or lr) there is no equilibrium: the norm grows without end.")
-    run.text("In words", "\n\n".join(lines))
-    for line in lines:
-        run.log(line)
-    run.result(
-        rotation=found.rotation,
-        rotation_degrees=math.degrees(found.rotation),
-        norm=None if fixed else found.norm,
-        update_size=None if fixed else found.update_size,
-        half_life_steps=half_life if math.isfinite(half_life) else None,
-    )
+    if found.norm is None and not fixed:
+        lines.append(
+            "The norm in equilibrium depends on the size of the gradients: give --grad-rms to predict it."
+            if optimizer == "sgdm"
+            else "The norm in equilibrium depends on the weights per neuron: give --dim to predict it."
+        )
+    return lines
 
 
 # What the demo trains: (optimizer, lr, weight decay). The first two pass two to four half-lives in 1,000 steps.

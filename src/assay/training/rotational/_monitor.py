@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from assay._core.errors import InputError
 
 from ._equilibrium import equilibrium
+from ._names import clean_name
+from ._rv import is_rotational
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +38,7 @@ class _Watch:
     rows: Callable[[Tensor], Tensor]
     neurons: int
     dim: int
+    turns: bool = True
     copy: Tensor | None = field(default=None, repr=False)
 
 
@@ -109,7 +112,10 @@ def describe_group(optimizer: Any, group: Mapping[str, Any]) -> dict[str, Any]:
         "optimizer": None,
         "lr": float(group.get("lr", math.nan)),
         "weight_decay": float(group.get("weight_decay", 0.0)),
-        "fixed_norm": name.startswith("RV") and group.get("rotational") is not False,
+        # Without decay a rotational optimizer takes the plain update.
+        "fixed_norm": name.startswith("RV")
+        and group.get("rotational") is not False
+        and float(group.get("weight_decay", 0.0)) > 0,
         "scale": float(group.get("rotation_scale", 1.0)),
     }
     if kind == "AdamW" or (kind in ("Adam", "NAdam", "RAdam") and group.get("decoupled_weight_decay")):
@@ -249,7 +255,7 @@ class RotationMonitor:
         patterns = [layers] if isinstance(layers, str) else layers
         watches = []
         for raw, param in self.model.named_parameters():
-            name = raw.replace("_orig_mod.", "").removeprefix("module.")
+            name = clean_name(raw)
             if param.ndim < 2 or param.numel() == 0 or param.is_complex():
                 continue
             if callable(patterns):
@@ -265,12 +271,21 @@ class RotationMonitor:
             neuron_dim, groups = layout.get(id(param), (neuron_dims.get(id(param), 0), 1))
             rows = neuron_rows(local.shape, neuron_dim, groups)
             view = rows(local)
-            watches.append(_Watch(name, param, where.get(id(param), 0), rows, view.shape[0], view.shape[1]))
+            index = where.get(id(param), 0)
+            # A tensor too small to rotate takes the plain update inside a rotational group.
+            group = {} if self.optimizer is None else self.optimizer.param_groups[index]
+            turns = "per_neuron" not in group or is_rotational(param, group)
+            watches.append(_Watch(name, param, index, rows, view.shape[0], view.shape[1], turns))
         if not watches:
             raise InputError(
                 "no parameter of two or more dimensions to watch; check layers= and that the optimizer holds the model."
             )
         return watches
+
+    @staticmethod
+    def _settings(watch: _Watch, groups: list[dict[str, Any]]) -> dict[str, Any]:
+        group = groups[watch.group]
+        return group if watch.turns else {**group, "fixed_norm": False, "scale": 1.0}
 
     def _groups_now(self) -> list[dict[str, Any]]:
         if self.optimizer is not None:
@@ -392,9 +407,9 @@ class RotationMonitor:
         self._series_steps.append(self.steps_)
         self._series_groups.append(self._groups)
         share = 1 / self._samples if self.window is None else max(1 / self._samples, 1 / self.window)
-        rates = [_group_rotation(g) ** 2 for g in self._groups]
         for i, watch in enumerate(self._watches):
-            self._mean_squared_rate[i] += share * (rates[watch.group] - self._mean_squared_rate[i])
+            rate = _group_rotation(self._settings(watch, self._groups)) ** 2
+            self._mean_squared_rate[i] += share * (rate - self._mean_squared_rate[i])
 
     # --- results -------------------------------------------------------------------------------------------------------
 
@@ -473,7 +488,7 @@ class RotationMonitor:
             norm = float(mean[2][alive].mean())
             gradient = mean[4][alive & ~mean[4].isnan()]
             grad_rms = float(gradient.mean().sqrt()) if gradient.numel() else None
-            group = groups[watch.group]
+            group = self._settings(watch, groups)
             prediction = _group_equilibrium(group, watch.dim, grad_rms)
             predicted = math.sqrt(self._mean_squared_rate[index])
             if group["optimizer"] == "adam_l2" and not group["fixed_norm"]:
@@ -529,7 +544,7 @@ class RotationMonitor:
         rows = []
         for step, values, groups in zip(self._series_steps, self._series, self._series_groups, strict=True):
             for watch, value in zip(self._watches, values.double().cpu(), strict=True):
-                group = groups[watch.group]
+                group = self._settings(watch, groups)
                 grad_rms = float(value[4].sqrt())
                 prediction = _group_equilibrium(group, watch.dim, grad_rms if math.isfinite(grad_rms) else None)
                 angle = float(value[1].sqrt())

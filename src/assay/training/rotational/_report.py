@@ -25,7 +25,9 @@ _BAND_COLOUR = "#DCEBF5"
 
 def _short(name: str) -> str:
     """Layer names without the `.weight` that all of them end in."""
-    name = name.removesuffix(".weight")
+    short = name.removesuffix(".weight")
+    # The layers of a plain nn.Sequential would be bare numbers, which read as an axis.
+    name = name if short.isdigit() else short
     return name if len(name) <= 34 else "…" + name[-33:]
 
 
@@ -143,7 +145,7 @@ def draw_norms(norms: pd.DataFrame, layers: pd.DataFrame, *, note: str = "") -> 
             axes.plot(part["step"], predicted, "--", color=PALETTE[1], label="predicted")
             target = layers.loc[layers["layer"] == name, "norm_predicted"].iloc[0]
             if np.isfinite(target):
-                axes.axhline(target, color=MUTED, linewidth=1, linestyle=":", label="equilibrium")
+                axes.axhline(target, color=MUTED, linewidth=1, linestyle=":", label="equilibrium at the last lr")
         top = np.nanmax(np.r_[part["norm"], predicted[np.isfinite(predicted)]])
         axes.set_ylim(0, 1.12 * top)
         axes.set_title(_short(name), fontsize=9)

@@ -68,6 +68,16 @@ def known_rate(optimizer: Optimizer) -> Rate | None:
     return None
 
 
+def ignores_weights(optimizer: Optimizer) -> bool:
+    """Whether the direction surely does not depend on the weights once the decay is off.
+
+    Exact types only: a subclass may scale its step by the weights (LARS is often written as a subclass of SGD), and a
+    hook on the inner optimizer may look at them.
+    """
+    hooks = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+    return type(optimizer) in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, Lion) and not any(hooks)
+
+
 class RVWrapper(Optimizer):
     r"""Rotational form of any torch optimizer.
 
@@ -102,8 +112,10 @@ class RVWrapper(Optimizer):
     -----
     1. Wrap first and build schedulers on the wrapper; they see the same groups as the inner optimizer.
     2. One copy of the rotational parameters is held during the step. The twins need none.
-    3. The difference is rounded to the parameter's precision, in float32 to about 1e-7 / lr of the weight: half
-       precision would lose the direction and is refused. At lr 0 the direction is read with lr 1.
+    3. torch's SGD, Adam and AdamW and this module's Lion take their inner step from weights of zero, so that the direction
+       is read to full precision. Other rules may look at the weights and start from them; the difference is then
+       rounded to ``eps * |p| / lr`` (in float32 about 1e-7 / lr of a weight). Half precision would lose the direction
+       and is refused. At lr 0 the direction is read with lr 1.
     4. The inner optimizer must take one step per call (not LBFGS).
 
     References
@@ -265,7 +277,17 @@ class RVWrapper(Optimizer):
                 loss = closure()
         groups = list(self.param_groups)
         work = [self._collect(options_of(group), index) for index, group in enumerate(groups)]
-        self._inner_step(groups, work)
+        copies = [item for items in work for item in items.values()]
+        from_zero = ignores_weights(self.optimizer)
+        if from_zero:
+            for item in copies:
+                item.p.zero_()
+        try:
+            self._inner_step(groups, work)
+        except BaseException:
+            for item in copies:
+                item.p.copy_(item.x)
+            raise
         rate = self.rotation_rate or known_rate(self.optimizer)
         if rate is None:
             raise InputError(
@@ -279,7 +301,8 @@ class RVWrapper(Optimizer):
                 item.state["rotation_step"] += 1
                 item.state["step"] = item.state["rotation_step"]
                 before = item.x
-                item.x = (before - item.p) / lr
+                # From zero -p_after / lr is the direction; a tensor lr is a factor, so that the host need not wait for it.
+                item.x = item.p / -lr if from_zero else (before - item.p) / lr
                 item.p.copy_(before)
             turn_all(list(items.values()), options_of(group), given_directions, rate(group))
         return loss
