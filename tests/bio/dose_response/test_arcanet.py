@@ -88,9 +88,9 @@ def test_biphasic_curves_are_fitted_where_a_hill_curve_cannot():
     data = screen(3, 4, 11, noise=0.0, features=False, shape=shape)
     hill = HillModel(n_params=4).fit(data)
     net = ARCANet(
-        residual=None, epochs=150, lr=2e-2, hidden_dim=32, alpha=0.0, module_options=NO_DROPOUT, random_state=0
+        residual=None, epochs=300, lr=2e-2, hidden_dim=32, alpha=0.0, module_options=NO_DROPOUT, random_state=0
     ).fit(data)
-    assert -net.score(data) < 0.1 * -hill.score(data)  # the spec's bound
+    assert -net.score(data) < 0.1 * -hill.score(data)  # the spec's bound; 0.004 when this was written
 
 
 def test_same_seed_same_numbers_and_global_stream_untouched():

@@ -56,7 +56,9 @@ def experiment_arms():
 
 @pytest.mark.parametrize(("experiment", "arm"), experiment_arms())
 def test_every_arm_of_every_experiment_runs_and_gives_its_metrics(source, experiment, arm):
-    detail = any(c.metric != "mse" for c in claims.CLAIMS if c.experiment == experiment == "held_out_doses" and arm in c.arms)
+    detail = any(
+        c.metric != "mse" for c in claims.CLAIMS if c.experiment == experiment == "held_out_doses" and arm in c.arms
+    )
     size = SIZES[experiment] | ({"detail": True} if detail else {})
     result = getattr(claims, experiment)(arm, 1000, source, size, "cpu")
     for claim in claims.CLAIMS:

@@ -47,7 +47,7 @@ def _brute_force(A, balance):
 
 @pytest.mark.parametrize("balance", [0.2, 0.45, 0.5])
 def test_small_graphs_are_solved_exactly(balance):
-    for seed in range(10):  # a hundred per balance in the slow test below
+    for seed in range(6):  # a hundred per balance in the slow test below
         A = _random_weights(seed)
         model = SemiRandomBisection(balance=balance, n_iter=30, random_state=0).fit(A)
         assert model.cut_ == _brute_force(A, balance) == model.lower_bound_
@@ -66,7 +66,7 @@ def test_portfolio_alone_is_near_the_optimum(monkeypatch):
     from assay.graphs.semirandom_cut import _bisection
 
     monkeypatch.setattr(_bisection, "EXACT_LIMIT", 0)
-    for seed in range(8):
+    for seed in range(5):
         A = _random_weights(seed)
         model = SemiRandomBisection(balance=0.3, random_state=0, n_iter=60, n_directions=10).fit(A)
         optimum = _brute_force(A, 0.3)
@@ -77,7 +77,7 @@ def test_cut_is_an_exact_recount(fitted):
     model, W, _ = fitted
     x = model.labels_.astype(float)
     assert model.cut_ == x @ (W @ (1 - x))
-    assert model.balance_ == min(x.mean(), 1 - x.mean()) >= 0.45
+    assert model.balance_ == min(x.sum(), (1 - x).sum()) / x.size >= 0.45
     degree = np.asarray(W.sum(axis=1)).ravel()
     assert model.conductance_ == pytest.approx(model.cut_ / min(degree @ x, degree @ (1 - x)))
 
@@ -102,6 +102,7 @@ def test_attributes(fitted):
     assert model.n_graph_components_ == sp.csgraph.connected_components(W)[0]
 
 
+@pytest.mark.slow  # the contract suite asks the same of every container
 def test_csr_dense_and_networkx_agree(fitted):
     model, W, _ = fitted
     for other in (W.toarray(), W.tocoo(), nx.from_scipy_sparse_array(W)):

@@ -168,6 +168,7 @@ def test_flat_clusters_are_nested():
         h.cut_tree(35)
 
 
+@pytest.mark.slow  # the contract suite asks the same
 def test_deterministic_and_the_same_for_all_containers():
     A = nx.to_scipy_sparse_array(nx.les_miserables_graph(), dtype=float)
     first = DasguptaHierarchy(random_state=3).fit(A)

@@ -21,6 +21,14 @@ def karate(tmp_path):
     return path
 
 
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Drawing is two thirds of a report's time, and other tests look at it."""
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(FakeRun, "figure", lambda self, name, fig, **_: plt.close(fig))
+
+
 def text_of(run):
     return " ".join(p for s in run.sections if s["kind"] == "text" for p in s["paragraphs"])
 
@@ -49,7 +57,7 @@ def test_fit_two_sides(karate, tmp_path):
     assert "The cut in words" in page
 
 
-def test_compare_lists_the_peers(karate, tmp_path):
+def test_compare_lists_the_peers(karate, tmp_path, no_pictures):
     run = FakeRun(tmp_path / "out")
     _job.compare(karate, run=run)
     table = pd.read_csv(run.out / "artefacts/compare.csv")
@@ -73,7 +81,7 @@ def test_fit_several_parts(karate, tmp_path):
     assert parts["edge_weight_inside"].sum() + run.results["edge_cut"] == 78
 
 
-def test_vertex_weights_of_a_metis_file_are_balanced(tmp_path):
+def test_vertex_weights_of_a_metis_file_are_balanced(tmp_path, no_pictures):
     weight = np.ones(20, dtype=int)
     weight[0] = 18
     write_metis(tmp_path / "g.graph", nx.to_scipy_sparse_array(nx.path_graph(20), dtype=float), vertex_weights=weight)
@@ -162,7 +170,7 @@ def test_an_interrupted_run_keeps_its_finished_cut(karate, tmp_path, monkeypatch
     assert len(fits) == 2
 
 
-def test_self_loops_become_a_note(tmp_path):
+def test_self_loops_become_a_note(tmp_path, no_pictures):
     (tmp_path / "g.csv").write_text("a,b\nb,c\nc,d\nd,d\n")
     run = FakeRun(tmp_path / "out")
     _job.fit(tmp_path / "g.csv", stability=0, run=run)

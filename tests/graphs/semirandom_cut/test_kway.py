@@ -77,7 +77,7 @@ def test_disconnected_graphs_with_isolated_vertices():
     assert np.bincount(empty.labels_).tolist() == [4] * 5
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("whole", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_vertex_weights(whole):
     rng = np.random.default_rng(3)
     W = grid(12, 10)
@@ -117,6 +117,7 @@ def test_repair_moves_only_what_it_must():
     assert recount(W, repaired) == 1
 
 
+@pytest.mark.slow
 def test_no_worse_than_plain_recursion():
     W = grid(16, 16)
     plain = SemiRandomKWay(4, 0.05, refine=False, n_iter=50, random_state=1).fit(W).edge_cut_

@@ -42,6 +42,7 @@ def test_cost_is_near_the_relaxation(seed):
     assert model.lower_bound_ >= 0.99 * point.value
 
 
+@pytest.mark.slow
 def test_isolated_vertices():
     W = sp.block_diag(
         [make_semirandom_cut(40, adversary=[adversary.random(6)], random_state=0)[0], sp.csr_array((4, 4))]

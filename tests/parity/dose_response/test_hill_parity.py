@@ -43,9 +43,12 @@ def ccle():
 
 def test_area_ranks_curves_as_published(ccle):
     published, found = ccle
-    assert spearmanr(published.act_area, found.aac).statistic >= 0.90  # measured .91
+    every = spearmanr(published.act_area, found.aac).statistic
     sigmoid = published.fit_type == "Sigmoid"
-    assert spearmanr(published.act_area[sigmoid], found.aac[sigmoid]).statistic >= 0.94  # measured .95
+    only = spearmanr(published.act_area[sigmoid], found.aac[sigmoid]).statistic
+    print(f"Spearman correlation of the areas: {every:.4f} over {len(published)} curves, {only:.4f} over sigmoid fits")
+    assert every >= 0.90  # 0.9168 over 11,670 curves when this was written
+    assert only >= 0.94  # 0.9538
 
 
 def test_ic50_is_within_a_third_of_a_decade_of_the_published(ccle):
@@ -56,4 +59,5 @@ def test_ic50_is_within_a_third_of_a_decade_of_the_published(ccle):
     both = ours & theirs
     assert both.sum() > 1500
     apart = np.abs(np.log10(found.ic50[both] / published.ic50_uM[both]))
-    assert (apart < 0.3).mean() >= 0.95  # measured .98
+    print(f"IC50 within 0.3 log10: {(apart < 0.3).mean():.4f} of {both.sum()} curves")
+    assert (apart < 0.3).mean() >= 0.95  # 0.9864 of 4,721 when this was written

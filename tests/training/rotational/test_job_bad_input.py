@@ -95,6 +95,8 @@ def test_options(files):
     _refused(folder, paths, "momentum", optimizer="sgdm", momentum=2.0)
     _refused(folder, paths, "weight_decay", weight_decay=-0.1)
     _refused(folder, paths, "--first-step", first_step=-5)
+    _refused(folder, paths, "makes a run of", every=10**9)
+    _refused(folder, paths, "lr x weight decay is 2", lr="4", weight_decay=0.5)
 
 
 def test_schedules(files, monkeypatch):
@@ -109,6 +111,7 @@ def test_schedules(files, monkeypatch):
     _refused(folder, paths, "covers steps", lr=schedule("b.csv", good.iloc[:10]))
     _refused(folder, paths, "covers steps", lr=schedule("c.csv", good), first_step=100)
     _refused(folder, paths, "row 5", lr=schedule("d.csv", good.assign(lr=np.where(good["step"] == 3, -1.0, 1e-3))))
+    _refused(folder, paths, "row 5", lr=schedule("h.csv", good.assign(lr=np.where(good["step"] == 3, "fast", "0.1"))))
     _refused(folder, paths, "come after", lr=schedule("e.csv", good.assign(step=np.r_[0, 0, np.arange(2, 21)])))
     _refused(folder, paths, "empty", lr=str(_file(folder, "f.csv", b"")))
     # A byte order mark, Windows line ends and semicolons are no faults.
@@ -122,6 +125,7 @@ def test_schedules(files, monkeypatch):
 def test_predict_options(tmp_path):
     for options, says in [
         ({"lr": -1.0}, "lr"),
+        ({"lr": 1e30, "weight_decay": 1e30}, "lr x weight decay"),
         ({"weight_decay": float("inf")}, "weight_decay"),
         ({"betas": "0.9,1"}, "betas"),
         ({"steps": 0}, "--steps"),

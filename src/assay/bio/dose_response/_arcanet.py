@@ -702,11 +702,12 @@ class ARCANet(BaseEstimator):
         mean = self._network(drug, cell, dose, resolve_device(self.device))[0]
         residual = np.zeros(mask.shape)
         residual[curve, place] = data.effect[curve, place] - mean
-        self.residual_gp_ = ResidualGP(random_state=self.seed_).fit(data, residual, mask)
         known = value_variance(data)[mask]
         known = known[np.isfinite(known) & (known > 0)]
+        own = float(np.median(known)) if len(known) else 0.0
+        self.residual_gp_ = ResidualGP(random_state=self.seed_).fit(data, residual, mask, noise_floor=own)
         if len(known):
-            floor, left = float(np.median(known)), float(np.mean(residual[mask] ** 2))
+            floor, left = own, float(np.mean(residual[mask] ** 2))
             # Not the process's noise alone: with a length scale below the dose spacing its amplitude acts as noise.
             if left < MEMORISED * floor:
                 warnings.warn(

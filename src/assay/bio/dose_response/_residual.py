@@ -78,18 +78,22 @@ class ResidualGP:
         mask: np.ndarray,
         *,
         hyper: tuple[float, float, float, float] | None = None,
+        noise_floor: float = 0.0,
     ) -> ResidualGP:
         """Learn the hyper-parameters (or take `hyper` = a, l, c, s2) and condition every curve on its residuals.
 
-        Shapes: `residual` and `mask` (n_curves, m) as in `data`.
+        Shapes: `residual` and `mask` (n_curves, m) as in `data`. `noise_floor` is the known variance of one value (of
+        its replicates): the search for a short-range process, which can explain noise too, stays above it.
         """
         mask = np.asarray(mask, bool) & data.mask
         if not mask.any():
             raise InputError("The residual GP needs at least one observed point.")
-        self._condition(data.log_dose, np.asarray(residual, float), mask, hyper)
+        self._condition(data.log_dose, np.asarray(residual, float), mask, hyper, noise_floor)
         return self
 
-    def _condition(self, x: np.ndarray, residual: np.ndarray, mask: np.ndarray, hyper: Any) -> None:
+    def _condition(
+        self, x: np.ndarray, residual: np.ndarray, mask: np.ndarray, hyper: Any, noise_floor: float = 0.0
+    ) -> None:
         self.x_ = np.where(mask, x, 0.0)
         self.mask_ = mask
         self.residual_ = np.where(mask, residual, 0.0)
@@ -109,7 +113,7 @@ class ResidualGP:
         if hyper is None:
             logs, worse = self._search(_START)
             if np.exp(logs[0]) + np.exp(logs[2]) < _NO_PROCESS * np.exp(logs[3]):
-                again, value = self._search(_SHORT)
+                again, value = self._search(_SHORT, noise_floor)
                 if value < worse - _BETTER:
                     logs = again
         else:
@@ -120,12 +124,13 @@ class ResidualGP:
         # Padding has unit variance and zero residual: its weight is exactly zero.
         self._alpha = np.einsum("nij,nj->ni", self._inverse[self.pattern_], self.residual_)
 
-    def _search(self, start: tuple[float, ...]) -> tuple[np.ndarray, float]:
+    def _search(self, start: tuple[float, ...], noise_floor: float = 0.0) -> tuple[np.ndarray, float]:
         """Likeliest logs of the hyper-parameters near a start, and minus the log likelihood per point there."""
         n_points = max(int(self._pm.sum(1) @ self._count), 1)
-        first = np.log(start)
+        first, lower = np.log(start), _LOWER.copy()
+        lower[3] = np.log(max(np.exp(lower[3]), noise_floor))
         found = minimize(
-            lambda logs: -self._log_likelihood(np.clip(logs, _LOWER, _UPPER)) / n_points,
+            lambda logs: -self._log_likelihood(np.clip(logs, lower, _UPPER)) / n_points,
             first,
             method="Nelder-Mead",
             options={
@@ -137,7 +142,7 @@ class ResidualGP:
                 "initial_simplex": np.vstack([first, first + 0.7 * np.eye(4)]),
             },
         )
-        return np.clip(found.x, _LOWER, _UPPER), float(found.fun)
+        return np.clip(found.x, lower, _UPPER), float(found.fun)
 
     def _covariance(self, logs: np.ndarray) -> np.ndarray:
         a, length, c, s2 = np.exp(logs)

@@ -922,8 +922,8 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         volume = float(degree[self.labels_ == 1].sum())
         smaller = min(volume, float(degree.sum()) - volume)
         self.conductance_ = self.cut_ / smaller if smaller > 0 else (0.0 if self.cut_ == 0 else float("inf"))
-        share = float(vw[self.labels_ == 1].sum() / vw.sum())
-        self.balance_ = min(share, 1 - share)
+        # divided once at the end: 1 - 0.55 would come out below 0.45
+        self.balance_ = float(min(vw[self.labels_ == 1].sum(), vw[self.labels_ == 0].sum()) / vw.sum())
         self.embedding_ = expand(outcome.V)
         self.sdp_value_ = float(outcome.sdp_value)
         self.lower_bound_ = float(outcome.lower_bound)
@@ -931,12 +931,12 @@ class SemiRandomBisection(ClusterMixin, BaseEstimator):
         self.n_iter_ = int(outcome.n_iter)
         order = sorted(range(len(outcome.candidates)), key=lambda i: outcome.candidates[i].value)
         rows = [outcome.candidates[i] for i in order]
-        shares = [float(problem.vw[c.labels == 1].sum() / problem.total) for c in rows]
+        sides = [(problem.vw[c.labels == 1].sum(), problem.vw[c.labels == 0].sum()) for c in rows]
         self.candidates_ = pd.DataFrame(
             {
                 "name": [c.name for c in rows],
                 "cut": [c.cut for c in rows],
-                "balance": [min(s, 1 - s) for s in shares],
+                "balance": [float(min(pair) / problem.total) for pair in sides],
                 "seconds": [c.seconds for c in rows],
             }
         )

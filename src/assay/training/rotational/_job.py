@@ -18,6 +18,8 @@ Optimizer = Literal["adamw", "sgdm", "lion", "adam_l2", "rvadamw", "rvsgd", "rvl
 
 #: Where training scripts put the weights, in the order in which they are looked for.
 _WEIGHTS = ("model", "state_dict", "model_state_dict", "net", "network", "module", "params", "weights")
+#: Steps of the longest run that is believed; the learning rate is held per step.
+_LONGEST = 50_000_000
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict", "optim", "optimizer_states")
 
 
@@ -202,7 +204,10 @@ def _parse_lr(text: str, total: int, first_step: int, checkpoints: list[float]) 
     if not path.exists():
         raise InputError(f"--lr is neither a number nor an existing CSV file: {text}.")
     table = read_table(path, required=("step", "lr"), what="lr schedule")
-    step, lr = table["step"].to_numpy(dtype=float), table["lr"].to_numpy(dtype=float)
+    from pandas import to_numeric
+
+    # What is no number becomes NaN and is named by its row below.
+    step, lr = (to_numeric(table[name], errors="coerce").to_numpy(dtype=float) for name in ("step", "lr"))
     bad = ~np.isfinite(lr) | (lr < 0) | ~np.isfinite(step)
     if bad.any():
         raise InputError(f"{path}: row {int(bad.argmax()) + 2} has no usable step and lr >= 0.")
@@ -263,6 +268,8 @@ def analyse(
     first_step : int
         Step of the first checkpoint, where lr is a CSV file.
     """
+    import numpy as np
+
     from assay._core.errors import InputError
 
     if every < 1:
@@ -297,15 +304,31 @@ def analyse(
         momentum = float(settings["momentum"])
     nesterov = nesterov or bool(settings.get("nesterov", False))
     total = every * (len(paths) - 1)
+    if total > _LONGEST:
+        raise InputError(
+            f"--every {every} makes a run of {total:,} steps; give the optimizer steps between checkpoints."
+        )
     rate = _parse_lr(lr, total, first_step, rates)
     if not lr:
         run.log(f"lr {rates[0]:g} to {rates[-1]:g} read from the checkpoints")
+    _check_decay(float(np.max(rate)), weight_decay)
     run.title = "Rotation of the weights"
     run.subtitle = f"{len(paths)} checkpoints, {every:,} steps apart, {optimizer}"
     found = _analyse(
         paths, every, optimizer, rate, weight_decay, pair, momentum, nesterov, layers, no_decay, transposed, run
     )
     _present(run, found, optimizer)
+
+
+def _check_decay(lr: float, weight_decay: float) -> None:
+    from assay._core.errors import InputError
+
+    # NaN and negative values are named by the algorithm itself.
+    if 1 <= lr * weight_decay < math.inf:
+        raise InputError(
+            f"lr x weight decay is {lr * weight_decay:.3g}, so one step would remove the whole weight; both must be those of "
+            "the optimizer, with a product far below 1."
+        )
 
 
 def _check_rule(settings: dict[str, Any], optimizer: str, run: Run) -> None:
@@ -401,8 +424,8 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
         run.table(
             f"{prefix}what_if",
             found.what_if,
-            caption="What if? At the run's highest lr: predicted rotation per step (milliradians), its factor, the factor on the equilibrium norm, how "
-            "many half-lives of the norm the run would cover.",
+            caption="What if? At the run's highest lr: predicted rotation per step (milliradians), its factor, the factor on the "
+            "equilibrium norm, how many half-lives of the norm the run would cover.",
         )
     ratios = found.layers["ratio"].to_numpy(dtype=float)
     known = ratios[np.isfinite(ratios)]
@@ -466,6 +489,7 @@ def predict(
 
     if steps < 1:
         raise InputError(f"--steps must be at least 1, got {steps}.")
+    _check_decay(lr, weight_decay)
     pair = _parse_betas(betas)
     common: dict[str, Any] = {"betas": pair, "momentum": momentum, "nesterov": nesterov}
     found = equilibrium(optimizer, lr=lr, weight_decay=weight_decay, dim=dim, grad_rms=grad_rms, **common)
