@@ -243,7 +243,9 @@ def hierarchy(arm: str, seed: int, size: Mapping[str, Any]) -> dict[str, Any]:
         cost = DasguptaHierarchy(random_state=seed).fit(W).cost_
     elif arm == "paris":
         paris = require("sknetwork.hierarchy", "pip:scikit-network").Paris()
-        cost = dasgupta_cost(np.asarray(paris.fit_predict(sp.csr_matrix(W))), W)
+        # Its compiled code takes 32-bit indices only.
+        A = sp.csr_matrix((W.data, W.indices.astype(np.int32), W.indptr.astype(np.int32)), shape=W.shape)
+        cost = dasgupta_cost(np.asarray(paris.fit_predict(A)), W)
     elif arm == "average-linkage":
         from scipy.cluster.hierarchy import linkage
         from scipy.spatial.distance import squareform
