@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One thread per process: two processes of one thread beat one of two on small problems, and results do not depend on it.
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 # Larger real data sets are used where they lie; every target also works without them.
-export ASSAY_DATA_DIR ?= $(wildcard ../shared/data)
+export ASSAY_DATA_DIR ?= $(abspath $(wildcard ../shared/data))
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run test test-slow lint claims claims-standard bench docs constraints tables clean

@@ -258,3 +258,25 @@ def test_track_mlflow_writes_to_a_real_local_store(toy, table, tmp_path):
     written = [json.loads(line)["total"] for line in (tmp_path / "a" / "history.jsonl").read_text().splitlines()]
     assert history == written
     assert metrics["result.total"] == written[-1]
+
+
+def test_everything_imports_and_a_graph_is_cut_without_any_extra():
+    """Stand in for an environment without extras: their packages are made impossible to import."""
+    script = (
+        "import sys\n"
+        "for name in ('networkx', 'numba', 'rdkit', 'ray', 'mlflow', 'pymetis', 'kahip', 'sknetwork'):\n"
+        "    sys.modules[name] = None\n"
+        "import importlib, numpy as np, assay\n"
+        "for card in assay.cards().values():\n"
+        "    module = importlib.import_module(card.module)\n"
+        "    for name in module.__all__:\n"
+        "        getattr(module, name)\n"
+        "    importlib.import_module(card.module + '.claims')\n"
+        "W = np.kron(np.eye(2), np.ones((6, 6))) - np.eye(12)\n"
+        "W[0, 6] = W[6, 0] = 1\n"
+        "from assay.graphs.semirandom_cut import SemiRandomBisection\n"
+        "print(SemiRandomBisection(random_state=0).fit(W).cut_)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error::UserWarning:assay", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1.0"]
