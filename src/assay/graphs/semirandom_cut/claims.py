@@ -166,7 +166,7 @@ CLAIMS = [
         margin_reason="The order of the Chebyshev series carries a further logarithm.",
         tiers={
             "quick": Tier(seeds=1, size={"n": [120, 240]}, limit_s=60),
-            "standard": Tier(seeds=3, size={"n": [500, 1000, 2000, 4000]}, limit_s=600),
+            "standard": Tier(seeds=5, size={"n": [500, 1000, 2000, 4000]}, limit_s=600),
             "full": Tier(seeds=5, size={"n": [2000, 4000, 8000, 16000, 32000]}, limit_s=7200),
         },
         exclusive=True,
@@ -288,7 +288,7 @@ CLAIMS = [
         margin_reason="An order of magnitude.",
         tiers={
             "quick": Tier(seeds=1, size={"n": 500, "peer": "sklearn", "repeats": 1}, limit_s=60),
-            "standard": Tier(seeds=3, size={"n": 8000, "peer": "sklearn", "repeats": 1, "warmup": 0}, limit_s=600),
+            "standard": Tier(seeds=5, size={"n": 8000, "peer": "sklearn", "repeats": 1, "warmup": 0}, limit_s=600),
             "full": Tier(seeds=5, size={"n": 8000, "peer": "sklearn", "repeats": 2, "warmup": 0}, limit_s=3600),
         },
         exclusive=True,
