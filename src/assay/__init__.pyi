@@ -11,6 +11,7 @@ from ._core.errors import MissingExtra as MissingExtra
 from ._core.registry import Card as Card
 from ._core.registry import card as card
 from ._core.registry import cards as cards
+from ._core.run import Run as Run
 from ._version import __version__ as __version__
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "InputError",
     "MissingData",
     "MissingExtra",
+    "Run",
     "__version__",
     "bio",
     "card",

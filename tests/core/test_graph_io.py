@@ -390,3 +390,12 @@ def test_gml(tmp_path):
     (tmp_path / "b.gml").write_text("graph [ node [ id 0 ")
     with pytest.raises(InputError, match="not a valid GML graph"):
         read_graph(tmp_path / "b.gml")
+
+
+def test_a_weight_column_is_never_guessed_among_several(tmp_path):
+    path = tmp_path / "e.csv"
+    path.write_text("a,b,cap,cnt\nx,y,3,1\ny,z,2,5\n")
+    with pytest.raises(InputError, match="cap, cnt"):
+        read_graph(path)
+    assert read_graph(path, weight="cap")[0].sum() == 2 * (3 + 2)
+    assert read_graph(path, weight=None)[0].sum() == 2 * 2

@@ -62,23 +62,32 @@ def test_a_wrong_card_is_named(tmp_path, old, new, words):
     assert str(path) in str(caught.value)
 
 
-def test_two_methods_of_one_name_are_refused(toy):
+@pytest.mark.parametrize("fault", ["taken name", "bad card", "no package"])
+def test_a_bad_package_is_told_and_takes_no_other_method_away(toy, fault):
     site = toy.site
     clone = site / "assay_clone"
     clone.mkdir(exist_ok=True)
     (clone / "__init__.py").write_text("")
-    (clone / "card.toml").write_text((site / "assay_toy" / "card.toml").read_text())
+    text = (site / "assay_toy" / "card.toml").read_text()
+    (clone / "card.toml").write_text(
+        text if fault == "taken name" else text.replace('kind = "calculator"', 'kind = "x"')
+    )
     info = site / "assay_clone-1.0.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: assay-clone\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[assay.methods]\nclone = assay_clone\n")
+    package = "assay_gone.sub" if fault == "no package" else "assay_clone"
+    (info / "entry_points.txt").write_text(f"[assay.methods]\nclone = {package}\n")
+    words = {"taken name": "both named 'toy'", "bad card": "kind 'x'", "no package": "not an importable package"}[fault]
     try:
-        done = toy("list")
-        assert done.returncode == 1
-        assert "both named 'toy'" in done.stderr
+        listed, doctor = toy("list"), toy("doctor")
+        assert listed.returncode == doctor.returncode == 0, listed.stderr
+        assert "rotational" in listed.stdout
+        assert listed.stderr.count("\n") == 1
+        assert words in listed.stderr
+        assert words in doctor.stdout
     finally:
-        (info / "entry_points.txt").unlink()
-        (info / "METADATA").unlink()
+        for path in info.iterdir():
+            path.unlink()
         info.rmdir()
 
 
@@ -277,6 +286,8 @@ def test_everything_imports_and_a_graph_is_cut_without_any_extra():
         "from assay.graphs.semirandom_cut import SemiRandomBisection\n"
         "print(SemiRandomBisection(random_state=0).fit(W).cut_)\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error::UserWarning:assay", "-c", script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning:assay", "-c", script], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1.0"]

@@ -208,6 +208,26 @@ def test_bad_run_options(toy, table, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_bad_input_leaves_nothing_behind_so_that_the_corrected_command_runs(toy, table, tmp_path):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("x,z\n1,2\n")
+    assert toy("toy", "fit", bad, "--out", tmp_path / "o").returncode == 2
+    assert not (tmp_path / "o").exists()
+    assert toy("toy", "fit", bad, cwd=tmp_path).returncode == 2
+    assert not list((tmp_path / "runs").glob("*"))
+    assert toy("toy", "fit", table, "--out", tmp_path / "o").returncode == 0
+    # What a finished run left is not touched by a later mistake.
+    assert toy("toy", "fit", bad, "--out", tmp_path / "o").returncode == 2
+    assert (tmp_path / "o" / "result.json").exists()
+
+
+def test_resume_needs_a_run_to_go_on_with(toy, table, tmp_path):
+    refused = toy("toy", "fit", table, "--out", tmp_path / "o", "--resume")
+    assert refused.returncode == 2
+    assert "holds no run" in refused.stderr
+    assert not (tmp_path / "o").exists()
+
+
 def test_config_errors(toy, table, tmp_path):
     bad = tmp_path / "c.toml"
     for text, word in [

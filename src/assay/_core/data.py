@@ -86,7 +86,7 @@ def data_path(slug: str, name: str, *, download: bool = True) -> Path:
     source = f" (from {entry.citation})" if entry is not None and entry.citation else ""
     address = f"get it at {entry.url}" if entry is not None and entry.url else "it cannot be fetched automatically"
     raise MissingData(
-        f"The data file {name} of {slug}{source} is not here: {address}, and put it at {places[-1]} "
+        f"The data file {name} of {slug}{source} is not here: {address}; put it at {places[-1]} "
         f"or at <folder>/{slug}/{name} with ASSAY_DATA_DIR=<folder>."
     )
 

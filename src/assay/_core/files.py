@@ -236,7 +236,7 @@ def read_table(
             close = difflib.get_close_matches(name.lower(), [c.lower() for c in frame.columns], n=1, cutoff=0.5)
             hint = next((f"; did you mean {c!r}?" for c in frame.columns if close and c.lower() == close[0]), "")
             found = ", ".join(map(str, frame.columns[:12])) + (", ..." if len(frame.columns) > 12 else "")
-            raise InputError(f"{path}: the {what} has no column {name!r} (found: {found}){hint}")
+            raise InputError(f"{path}: no column {name!r} in the {what} (found: {found}){hint}")
     if len(frame) == 0:
         raise InputError(f"{path}: the {what} has a header but no rows.")
     return frame[list(columns)] if columns is not None else frame

@@ -164,18 +164,30 @@ def read_card(path: Path, module: str, field_name: str | None = None) -> Card:
     return card
 
 
-@cache
 def cards() -> Mapping[str, Card]:
     """Return every method's card by slug, sorted by field and slug.
 
     Methods of this package are the folders ``assay/<field>/<method>`` that hold a ``card.toml``; others come from
     installed packages through the entry point group ``assay.methods``, whose values name the package of the method.
 
+    A card of an installed package that is wrong, or bears a name that is taken, is left out and told by `problems`: one bad
+    package must not take the other methods away.
+
     Raises
     ------
     CardError
-        If a card is wrong or two methods have one name.
+        If a card of this package is wrong.
     """
+    return _walk()[0]
+
+
+def problems() -> tuple[str, ...]:
+    """Return one sentence for each installed package whose method could not be added."""
+    return _walk()[1]
+
+
+@cache
+def _walk() -> tuple[Mapping[str, Card], tuple[str, ...]]:
     import assay
 
     found: dict[str, Card] = {}
@@ -184,17 +196,27 @@ def cards() -> Mapping[str, Card]:
         field_name = path.parent.parent.name
         if field_name not in _ROOMS:
             _add(found, read_card(path, f"assay.{field_name}.{path.parent.name}", field_name))
+    faults = []
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        spec = importlib.util.find_spec(point.value)  # imports parents only, never the method itself
-        if spec is None or spec.origin is None:
-            raise CardError(
-                f"The entry point {point.name!r} names {point.value!r}, which is not an importable package."
-            )
-        path = Path(spec.origin).parent / "card.toml"
-        if not path.is_file():
-            raise CardError(f"The entry point {point.name!r} names {point.value!r}, which holds no card.toml.")
-        _add(found, read_card(path, point.value))
-    return MappingProxyType(dict(sorted(found.items(), key=lambda item: (item[1].field, item[0]))))
+        try:
+            _add(found, _foreign_card(point.name, point.value))
+        except CardError as error:
+            faults.append(str(error))
+    ordered = dict(sorted(found.items(), key=lambda item: (item[1].field, item[0])))
+    return MappingProxyType(ordered), tuple(faults)
+
+
+def _foreign_card(name: str, package: str) -> Card:
+    try:
+        spec = importlib.util.find_spec(package)  # imports parents only, never the method itself
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise CardError(f"The entry point {name!r} names {package!r}, which is not an importable package.")
+    path = Path(spec.origin).parent / "card.toml"
+    if not path.is_file():
+        raise CardError(f"The entry point {name!r} names {package!r}, which holds no card.toml.")
+    return read_card(path, package)
 
 
 def _add(found: dict[str, Card], new: Card) -> None:

@@ -102,6 +102,7 @@ class Run:
         self._lock: int | None = None
         self._history: list[dict[str, Any]] = []
         self._started = 0.0
+        self._made_folder = False
 
     # --- opening and closing ---
 
@@ -121,6 +122,9 @@ class Run:
             If the folder cannot be written, is in use by another run, or holds something else.
         """
         self._started = time.perf_counter()
+        self._made_folder = not self.out.exists()
+        if self.resume and not (self.out / "config.toml").exists():
+            raise InputError(f"--resume: {self.out} holds no run to go on with; check the path, or leave --resume out.")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -230,6 +234,16 @@ class Run:
             if self._tracker is not None and not self.already_done:
                 self._tracker.finish(failed=error is not None)
             self._release_lock()
+            if isinstance(error, InputError) and not self.resume:
+                self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Take back the traces of a run that bad input ended before it kept anything: the corrected command may follow."""
+        if any((self.out / name).exists() for name in _FOLDERS):
+            return
+        self._clear()
+        if self._made_folder and not any(self.out.iterdir()):
+            self.out.rmdir()
 
     def _finish(self) -> None:
         from .report import run_page
@@ -441,7 +455,7 @@ def cell(value: Any) -> str:
             return "∞" if value > 0 else "−∞"
         if value == int(value) and abs(value) < 1e6:
             return f"{int(value):,}"
-        if 1e-3 <= abs(value) < 1e5:
+        if 1e-4 <= abs(value) < 1e5:
             text = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
         else:
             text = f"{value:.2e}"

@@ -757,6 +757,11 @@ def _pick_columns(first: list[str], weight: str | None, path: Path) -> list[int 
             raise InputError(f"{path}: no column '{weight}'; the columns are {', '.join(first)}.")
         if column is None and len(first) == 3:
             column = ({0, 1, 2} - {source, target}).pop()
+        if column is None and len(first) > 3:
+            others = ", ".join(c for k, c in enumerate(first) if k not in (source, target))
+            raise InputError(
+                f"{path}: which of the columns {others} holds the weights? Name it with weight (--weight NAME), or none."
+            )
     return [source, target, column]
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from .._core.errors import DISTRIBUTION, InputError
-from .._core.registry import Card, card, cards
+from .._core.registry import Card, card, cards, problems
 from .._version import __version__
 
 # Modules that stand for an extra being installed.
@@ -74,6 +74,8 @@ def list_(*, field: str | None = None, kind: str | None = None, json: bool = Fal
         )
     )
     print("\nassay demo METHOD runs one on its real sample; assay show METHOD tells more.")
+    for sentence in problems():
+        print(f"left out: {sentence}", file=sys.stderr)
 
 
 def _as_json(items: list[Card]) -> str:
@@ -184,6 +186,8 @@ def doctor() -> None:
     print(f"data     ASSAY_DATA_DIR {root if root else 'not set'}; cache {cache_dir()}")
     if root and not Path(root).is_dir():
         print("         ASSAY_DATA_DIR names a folder that does not exist: correct or unset it")
+    for sentence in problems():
+        print(f"problem  {sentence}")
 
 
 def data_list(method: str | None = None) -> None:
@@ -248,7 +252,11 @@ def data_path(method: str, name: str) -> None:
     from .._core.data import sample_path
 
     c = card(method)
-    if (c.folder / "data" / name).is_file():
+    shipped = sorted(p.name for p in (c.folder / "data").glob("*") if p.name != "PROVENANCE.md")
+    known = [*shipped, *(item.name for item in c.data)]
+    if name not in known:
+        raise InputError(f"The method {c.slug!r} has no data file {name!r} (it has: {', '.join(known) or 'none'}).")
+    if name in shipped:
         print(sample_path(c.slug, name))
     else:
         print(find(c.slug, name, download=False))

@@ -45,7 +45,7 @@ COMMON: dict[str, tuple[Any, Any]] = {
     "resume": (Annotated[bool, _option("Go on with the interrupted run in --out.", negative="")], False),
     "force": (Annotated[bool, _option("Start over in an --out that is not empty.", negative="")], False),
     "track": (Annotated[str | None, _option("Also send numbers to a tracking system: mlflow or mlflow:URI.")], None),
-    "quiet": (Annotated[bool, _option("No messages or progress on the screen.", negative="")], False),
+    "quiet": (Annotated[bool, _option("No messages or progress; results are still printed.", negative="")], False),
 }
 
 

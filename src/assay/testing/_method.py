@@ -354,8 +354,8 @@ def check_method(card: Any, root: str | Path | None = None) -> None:
 
     Parameters
     ----------
-    card : assay._core.registry.Card
-        The method.
+    card : Card or str
+        The method, or its slug.
     root : path, optional
         Root of the repository, for the rooms outside the package.
 
@@ -376,6 +376,10 @@ def check_method(card: Any, root: str | Path | None = None) -> None:
     """
     import unittest
 
+    if isinstance(card, str):
+        from assay._core.registry import card as find
+
+        card = find(card)
     faults = []
     for name, check in checks_for_method(card, root):
         try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._data import DoseResponseData
 
 Preset = Literal["measured", "new_cells", "new_drugs", "paper", "paper-drugs"]
+DoseUnit = Literal["uM", "nM", "mM", "M"]
 ResponseKind = Literal["viability", "inhibition", "percent_viability", "percent_activity"]
 Setting = Literal["smoothing", "interpolation", "extrapolation", "new_cells", "new_drugs"]
 
@@ -35,6 +36,7 @@ LABELS = {
 }
 # The coregional GP solves one dense system per line: beyond this many points per line it would dominate the run.
 _COREGIONAL_POINTS = 2500
+_MICROMOLAR = {"M": 1e6, "mM": 1e3, "uM": 1.0, "nM": 1e-3}
 _GRID = 61  # doses of a dense curve: IC50 to about 0.01 decade over five decades
 _DRAWS = 200  # posterior curves behind an AAC interval
 _REPEATS = 1000  # bootstrap resamples of curves behind an error interval
@@ -53,6 +55,7 @@ def fit(
     cell: str = "cell_line",
     dose: str = "dose_uM",
     response: str = "viability",
+    dose_unit: DoseUnit = "uM",
     response_type: ResponseKind = "viability",
     response_sd: str | None = None,
     replicates: Literal["error", "median", "mean"] = "median",
@@ -86,9 +89,11 @@ def fit(
     cell
         Column with the line's name.
     dose
-        Column with the dose in uM.
+        Column with the dose, in the unit of dose_unit.
     response
         Column with the response.
+    dose_unit
+        Unit of the dose column.
     response_type
         What the response is.
     response_sd
@@ -101,8 +106,8 @@ def fit(
         drop leaves out lines without expression, drugs without SMILES and short curves.
     """
     table, data = _read(
-        run, responses, smiles, expression, drug=drug, cell=cell, dose=dose, response=response,
-        response_type=response_type, response_sd=response_sd, replicates=replicates, min_points=min_points,
+        run, responses, smiles, expression, drug=drug, cell=cell, dose=dose, dose_unit=dose_unit,
+        response=response, response_type=response_type, response_sd=response_sd, replicates=replicates, min_points=min_points,
         on_missing=on_missing,
     )  # fmt: skip
     columns = {"drug": drug, "cell": cell, "dose": dose, "response": response}
@@ -131,6 +136,7 @@ def analyse(
     cell: str = "cell_line",
     dose: str = "dose_uM",
     response: str = "viability",
+    dose_unit: DoseUnit = "uM",
     response_type: ResponseKind = "viability",
     response_sd: str | None = None,
     replicates: Literal["error", "median", "mean"] = "median",
@@ -152,9 +158,11 @@ def analyse(
     cell
         Column with the line's name.
     dose
-        Column with the dose in uM.
+        Column with the dose, in the unit of dose_unit.
     response
         Column with the response.
+    dose_unit
+        Unit of the dose column.
     response_type
         What the response is.
     response_sd
@@ -174,8 +182,9 @@ def analyse(
     else:
         table = None
     table, data = _read(
-        run, responses, None, None, drug=drug, cell=cell, dose=dose, response=response, response_type=response_type,
-        response_sd=response_sd, replicates=replicates, min_points=min_points, on_missing=on_missing, table=table,
+        run, responses, None, None, drug=drug, cell=cell, dose=dose, dose_unit=dose_unit, response=response,
+        response_type=response_type, response_sd=response_sd, replicates=replicates, min_points=min_points,
+        on_missing=on_missing, table=table,
     )  # fmt: skip
     run.title = "Dose-response screen: Hill fits and quality"
     run.subtitle = _size(data)
@@ -258,7 +267,7 @@ def evaluate(
     responses: Path,
     *,
     setting: Setting = "smoothing",
-    models: str = "arcanet,hill2,hill3,hill4,drugmean_gp",
+    models: str | None = None,
     folds: int = 3,
     smiles: Path | None = None,
     expression: Path | None = None,
@@ -267,6 +276,7 @@ def evaluate(
     cell: str = "cell_line",
     dose: str = "dose_uM",
     response: str = "viability",
+    dose_unit: DoseUnit = "uM",
     response_type: ResponseKind = "viability",
     response_sd: str | None = None,
     replicates: Literal["error", "median", "mean"] = "median",
@@ -284,7 +294,7 @@ def evaluate(
         What is held out: a dose of every curve, a dose level, the top doses, lines, or drugs.
     models
         Comma-separated: arcanet, hill2, hill3, hill4, mixed, linear, drugmean, drugmean_gp, drugmean_coregional, ridge,
-        forest.
+        forest. Default: those that can predict what the setting holds out.
     folds
         Number of splits.
     smiles
@@ -298,9 +308,11 @@ def evaluate(
     cell
         Column with the line's name.
     dose
-        Column with the dose in uM.
+        Column with the dose, in the unit of dose_unit.
     response
         Column with the response.
+    dose_unit
+        Unit of the dose column.
     response_type
         What the response is.
     response_sd
@@ -319,6 +331,11 @@ def evaluate(
     from ._metrics import noise_floor
     from ._splits import SPLITTERS
 
+    if models is None:
+        models = {"new_cells": "arcanet,drugmean,mixed", "new_drugs": "arcanet,forest"}.get(
+            setting, "arcanet,hill2,hill3,hill4,drugmean_gp"
+        )
+        models += ",ridge" if setting == "new_cells" and expression is not None else ""
     wanted = [name.strip() for name in models.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in LABELS]
     if unknown or not wanted:
@@ -333,8 +350,8 @@ def evaluate(
     if "ridge" in wanted and expression is None:
         raise InputError("--models: ridge predicts from gene expression; give it with --expression or leave ridge out.")
     _, data = _read(
-        run, responses, smiles, expression, drug=drug, cell=cell, dose=dose, response=response,
-        response_type=response_type, response_sd=response_sd, replicates=replicates, min_points=min_points,
+        run, responses, smiles, expression, drug=drug, cell=cell, dose=dose, dose_unit=dose_unit,
+        response=response, response_type=response_type, response_sd=response_sd, replicates=replicates, min_points=min_points,
         on_missing=on_missing,
     )  # fmt: skip
     run.title = f"Dose-response models compared: {setting.replace('_', ' ')}"
@@ -403,6 +420,7 @@ def _read(
     expression: Path | None,
     *,
     table: pd.DataFrame | None = None,
+    dose_unit: DoseUnit = "uM",
     **options: Any,
 ) -> tuple[pd.DataFrame, DoseResponseData]:
     """Read and check the user's tables; what the checks remark becomes a note of the report."""
@@ -412,7 +430,14 @@ def _read(
 
     if table is None:
         needed = [options[name] for name in ("drug", "cell", "dose", "response")]
-        table = read_table(responses, required=needed, what="responses")
+        try:
+            table = read_table(responses, required=needed, what="responses")
+        except InputError as error:
+            option = next(
+                (o for o in ("drug", "cell", "dose", "response") if f"no column {options[o]!r}" in str(error)), ""
+            )
+            raise InputError(f"{error}; name yours with --{option}" if option else str(error)) from error
+    table = _in_micromolar(run, table, options["dose"], dose_unit)
     molecules = None if smiles is None else read_table(smiles, required=["drug", "smiles"], what="SMILES table")
     genes = None
     if expression is not None:
@@ -427,6 +452,19 @@ def _read(
     _relay(run, caught)
     run.log(_size(data))
     return table, data
+
+
+def _in_micromolar(run: Run, table: pd.DataFrame, dose: str, unit: DoseUnit) -> pd.DataFrame:
+    """Return the table with its doses in uM; doses that look like another unit get a note."""
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(table[dose]):
+        return table  # the reader of the curves names the row
+    table = table.assign(**{dose: table[dose] * _MICROMOLAR[unit]})
+    # A drug is hardly ever dissolved above a millimolar: such a dose is a nanomolar number under a micromolar name.
+    if table[dose].max() > 1000:
+        run.warn(f"The highest dose is {table[dose].max():g} uM; if the column {dose!r} is in nM, give --dose-unit nM.")
+    return table
 
 
 def _relay(run: Run, caught: list[warnings.WarningMessage]) -> None:

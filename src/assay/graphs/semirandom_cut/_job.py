@@ -93,7 +93,7 @@ def fit(
     stability
         Two parts: reruns with 5 % of the edges dropped, to find borderline vertices; 0 skips them.
     weight
-        Column or edge attribute that holds the weights.
+        Column or edge attribute that holds the weights; none: every edge weighs 1.
     directed
         error refuses a directed graph; symmetrize adds up both directions.
     jobs
@@ -137,7 +137,7 @@ def compare(
     imbalance
         More than two parts: how far the heaviest part may exceed the average.
     weight
-        Column or edge attribute that holds the weights.
+        Column or edge attribute that holds the weights; none: every edge weighs 1.
     directed
         error refuses a directed graph; symmetrize adds up both directions.
     """
@@ -175,7 +175,7 @@ def analyse(
         Groups of at most this many vertices are finished by average linkage; larger is faster. Default: 32, or a
         hundredth of the vertices if that is more.
     weight
-        Column or edge attribute that holds the weights.
+        Column or edge attribute that holds the weights; none: every edge weighs 1.
     directed
         error refuses a directed graph; symmetrize adds up both directions.
     """
@@ -234,7 +234,7 @@ def _load(path: Path, weight: str, directed: Literal["error", "symmetrize"]) -> 
 
     name = path.name.lower().removesuffix(".gz")
     if not name.endswith((".graph", ".metis")):
-        W, names = read_graph(path, weight=weight, directed=directed)
+        W, names = read_graph(path, weight=None if weight == "none" else weight, directed=directed)
         return _Graph(W, names, None, path.name)
     W, vertex_weight = read_metis(path, return_weights=True)
     if vertex_weight is not None and vertex_weight.ndim == 2:
@@ -821,9 +821,7 @@ def _hierarchy_costs(data: _Graph, tree: DasguptaHierarchy, run: Run) -> pd.Data
         run.log(
             f"average linkage is left out: it needs all pairs, and {data.n:,} vertices are above {_AVERAGE_LINKAGE_UP_TO:,}"
         )
-    frame = pd.DataFrame(rows, columns=["method", "cost", "seconds", "note"])
-    frame["note"] = frame["note"].fillna("")
-    return frame
+    return pd.DataFrame([{"note": ""} | row for row in rows], columns=["method", "cost", "seconds", "note"])
 
 
 def _paris(W: sp.csr_array, weights: str) -> tuple[np.ndarray | None, str]:

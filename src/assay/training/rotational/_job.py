@@ -276,6 +276,9 @@ def analyse(
         raise InputError(f"--every must be at least 1 step, got {every}.")
     if first_step < 0:
         raise InputError(f"--first-step must be 0 or more, got {first_step}.")
+    if len(ckpt) == 1 and ckpt[0].is_dir() and not (ckpt[0] / "model.safetensors").exists():
+        kinds = sorted({p.suffix for p in ckpt[0].iterdir()} & {".pt", ".pth", ".safetensors"}) or [".pt"]
+        raise InputError(f"{ckpt[0]} is a folder; name the files, in any order: {ckpt[0]}/*{kinds[0]}")
     if len(ckpt) < 2:
         raise InputError(f"analyse needs at least two checkpoints to measure rotation between them, got {len(ckpt)}.")
     paths = _in_step_order(list(ckpt), every, run)
