@@ -65,13 +65,13 @@ def toy_method(tmp_path, monkeypatch):
                 "PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
             )
         importlib.invalidate_caches()
-        registry.cards.cache_clear()
+        registry._walk.cache_clear()
         made.append(name)
         return folder
 
     monkeypatch.chdir(tmp_path)
     yield make
-    registry.cards.cache_clear()
+    registry._walk.cache_clear()
     for name in made:
         for module in [m for m in sys.modules if m == name or m.startswith(name + ".")]:
             del sys.modules[module]
