@@ -49,3 +49,22 @@ def test_isolated_vertices():
     )
     model = SemiRandomBisection(solver="mmw", certify=False, random_state=0).fit(W.tocsr())
     assert model.balance_ >= 0.45
+
+
+@pytest.mark.parametrize(
+    ("seed", "moves"),
+    [
+        (0, [adversary.random(6)]),
+        (1, [adversary.random(8)]),  # here a colder gamma loses the unit lengths: the warmer result must stand
+        pytest.param(2, [adversary.random(8), adversary.cliques(1, 10)], marks=pytest.mark.slow),
+        pytest.param(3, [adversary.random(6), adversary.hubs(1, 10)], marks=pytest.mark.slow),
+        pytest.param(4, [adversary.random(10)], marks=pytest.mark.slow),
+    ],
+)
+def test_cost_is_within_fifteen_per_cent_of_the_relaxation(seed, moves):
+    W, _, _ = make_semirandom_cut(100, eta=6.0, adversary=moves, random_state=seed)
+    value = {
+        solver: SemiRandomBisection(solver=solver, certify=False, random_state=0).fit(W).sdp_value_
+        for solver in ("lowrank", "mmw")
+    }
+    assert value["mmw"] == pytest.approx(value["lowrank"], rel=0.15)

@@ -113,6 +113,7 @@ def solve_mmw(
     u = np.sqrt(degree / volume)
     target = max((1 - 2 * balance) ** 2, 0.01)
     y, z, gamma, previous, gammas, steps = np.zeros(n), 0.0, 8.0, math.inf, [], 0
+    kept: tuple[np.ndarray, float, float] | None = None
     while True:
         gammas.append(gamma)
         costs = []
@@ -138,8 +139,13 @@ def solve_mmw(
                 if t % 5 == 0:
                     best = best_cut(V)
         mean_cost = float(np.mean(costs))
+        # Too cold a gamma outruns the steps of y: the vectors lose their unit lengths and the cost rises again. What the
+        # warmer one found stands.
+        if kept is None or mean_cost < kept[1]:
+            kept = V, mean_cost, spread
         phi = max(best / (volume / 2), 1e-12)
         if mean_cost > 0.95 * previous or 2 * gamma > 40 * math.log(max(n, 2)) / phi:
             break
         previous, gamma = mean_cost, 2 * gamma
+    V, mean_cost, spread = kept
     return MMWResult(V, mean_cost * volume / 4, math.sqrt(spread), steps, gammas)
