@@ -138,8 +138,15 @@ def none_is_left(folder, seconds=20):
     return False
 
 
+# A background job of a shell ignores SIGINT and hands that on to its children: a test of Ctrl-C must undo it.
+LISTENING = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from assay.cli import main; sys.exit(main())"
+)
+
+
 def start(out, *more):
-    command = [sys.executable, "-c", "import sys; from assay.cli import main; sys.exit(main())"]
+    command = [sys.executable, "-c", LISTENING]
     words = ["claims", "run", "toy-slow/*", "--out", str(out), "--jobs", "2", "--no-report", *more]
     return subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -480,7 +487,7 @@ def test_ray_gives_the_same_verdicts_bit_for_bit(gauss, tmp_path):
     out = {}
     for backend in ("loky", "ray"):
         # Its own process: ray leaves threads, sockets and a patched joblib behind.
-        code = "import sys; from assay.cli import main; sys.exit(main())"
+        code = LISTENING
         words = ["claims", "run", "toy-gauss/*", "--backend", backend, "--jobs", "2", "--no-report"]
         folder = tmp_path / backend
         done = subprocess.run(

@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+# A background job of a shell ignores SIGINT and hands that on to its children: a test of Ctrl-C must undo it.
+LISTENING = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from assay.cli import main; sys.exit(main())"
+)
+
 CARD = """
 slug = "toy"
 title = "Toy"
@@ -124,7 +130,7 @@ def toy(tmp_path_factory):
     environment = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
 
     def run(*args, cwd=None, wait=True, **extra):
-        command = [sys.executable, "-c", "import sys; from assay.cli import main; sys.exit(main())", *map(str, args)]
+        command = [sys.executable, "-c", LISTENING, *map(str, args)]
         env = environment | {k: str(v) for k, v in extra.items()}
         if not wait:
             return subprocess.Popen(
