@@ -1,6 +1,7 @@
 from . import bio as bio
 from . import claims as claims
 from . import data as data
+from . import decisions as decisions
 from . import graphs as graphs
 from . import testing as testing
 from . import training as training
@@ -27,6 +28,7 @@ __all__ = [
     "cards",
     "claims",
     "data",
+    "decisions",
     "graphs",
     "testing",
     "training",

@@ -1,0 +1,5 @@
+"""Methods for decisions: which experiment next, what to bid."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
