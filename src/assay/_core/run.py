@@ -280,7 +280,11 @@ class Run:
                 if isinstance(item, Path) and item.is_file():
                     inputs[str(item.resolve())] = sha256_file(item)
         body = {"command": self.command, "version": __version__, "seed": self.seed, "device": self.device}
-        head = f"# Replay: assay {self.command} --config config.toml --out NEW_FOLDER\n"
+        # A demo has no arguments but these two, so it needs no file to be replayed.
+        options = (
+            f"--seed {self.seed} --device {self.device}" if self.command.startswith("demo ") else "--config config.toml"
+        )
+        head = f"# Replay: assay {self.command} {options} --out NEW_FOLDER\n"
         return head + tomli_w.dumps(body | {"arguments": arguments, "inputs": inputs})
 
     # --- what a job calls ---

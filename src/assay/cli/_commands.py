@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import platform
+import re
 import shutil
 import sys
 import textwrap
@@ -16,14 +17,6 @@ from cyclopts import Parameter
 from .._core.errors import DISTRIBUTION, InputError
 from .._core.registry import Card, card, cards, problems
 from .._version import __version__
-
-# Modules that stand for an extra being installed.
-_EXTRA_MODULES = {
-    "graphs": ("networkx", "numba"),
-    "bio": ("rdkit",),
-    "cluster": ("ray",),
-    "track": ("mlflow", "sqlalchemy", "alembic"),
-}
 
 
 def _rows(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> str:
@@ -161,6 +154,24 @@ def demo(
     execute(f"demo {c.slug}", lambda run: job(run=run), {}, options)
 
 
+def _extras() -> dict[str, list[str]]:
+    """Extra -> its packages, as this installation declares them."""
+    found: dict[str, list[str]] = {}
+    for line in importlib.metadata.requires(DISTRIBUTION) or []:
+        match = re.match(r"([\w.-]+).*;.*extra == [\"'](\w+)[\"']", line)
+        if match and match[1] != DISTRIBUTION:  # the extra "all" names the others
+            found.setdefault(match[2], []).append(match[1])
+    return found
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
 def doctor() -> None:
     """Say what this installation has and what is missing, with the line that installs it."""
     import os
@@ -176,8 +187,8 @@ def doctor() -> None:
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     print(f"torch    {torch.__version__}, {torch.get_num_threads()} threads, devices: {', '.join(['cpu', *gpus])}")
-    for extra, modules in _EXTRA_MODULES.items():
-        missing = [m for m in modules if importlib.util.find_spec(m) is None]
+    for extra, packages in _extras().items():
+        missing = [p for p in packages if not _installed(p)]
         users = [c.slug for c in cards().values() if extra in c.extras]
         for_whom = f" (for {', '.join(users)})" if users else ""
         state = "installed" if not missing else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
