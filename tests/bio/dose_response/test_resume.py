@@ -59,3 +59,29 @@ def test_killed_twice_and_resumed_gives_the_numbers_of_an_uninterrupted_fit(tmp_
     for key in ("loss_test_arcanet", "loss_final"):
         assert [entry["step"] for entry in lines if key in entry] == list(range(1, 601))
     assert not (broken / "checkpoints").exists()
+
+
+def test_a_run_that_stops_after_the_training_does_not_train_again(tmp_path, monkeypatch):
+    from assay.bio.dose_response import _job
+    from assay.testing import FakeRun
+
+    table = datasets.sarcoma_table(4)
+    responses = tmp_path / "responses.csv"
+    table[table.cell_line.isin(sorted(table.cell_line.unique())[:5])].to_csv(responses, index=False)
+
+    class Stopped(Exception):
+        """The interruption."""
+
+    def stop(*_):
+        raise Stopped
+
+    monkeypatch.setattr(_job, "_headline", stop)  # comes after both trainings
+    losses = []
+    for resume in (False, True):
+        run, seen = FakeRun(tmp_path / "out", seed=1, resume=resume), []
+        monkeypatch.setattr(run, "metric", lambda step, seen=seen, **values: seen.extend(values))
+        with pytest.raises(Stopped):
+            _job.fit(responses, epochs=3, run=run)
+        losses.append(seen)
+    assert losses[0].count("loss_test_arcanet") == losses[0].count("loss_final") == 3
+    assert not losses[1]

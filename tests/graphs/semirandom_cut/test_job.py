@@ -170,6 +170,30 @@ def test_an_interrupted_run_keeps_its_finished_cut(karate, tmp_path, monkeypatch
     assert len(fits) == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("SemiRandomKWay", {"parts": 3}), ("DasguptaHierarchy", {"clusters": 3, "leaf_size": 8})],
+)
+def test_an_interrupted_run_keeps_its_finished_parts_and_tree(
+    karate, tmp_path, monkeypatch, no_pictures, kind, options
+):
+    import assay.graphs.semirandom_cut as method
+
+    fits = []
+    cls = getattr(method, kind)
+    fit = cls.fit
+    monkeypatch.setattr(cls, "fit", lambda self, *a, **k: fits.append(1) or fit(self, *a, **k))
+    verb = _job.fit if "parts" in options else _job.analyse
+    runs = [FakeRun(tmp_path / "out", seed=0), FakeRun(tmp_path / "out", seed=0, resume=True)]
+    for run in runs:
+        verb(karate, **options, run=run)
+    assert len(fits) == 1
+    assert runs[0].results == runs[1].results
+    other = {name: value + 1 for name, value in options.items()}  # other settings are other work
+    verb(karate, **other, run=FakeRun(tmp_path / "out", seed=0, resume=True))
+    assert len(fits) == 2
+
+
 def test_self_loops_become_a_note(tmp_path, no_pictures):
     (tmp_path / "g.csv").write_text("a,b\nb,c\nc,d\nd,d\n")
     run = FakeRun(tmp_path / "out")

@@ -630,7 +630,8 @@ class ARCANet(BaseEstimator):
                 bar.update(1)
                 bar.set_postfix(loss=f"{record['loss']:.4f}")
                 if save is not None:
-                    save(*self._snapshot(module, optimizer, plateau, device, epoch + 1))
+                    arrays, meta = self._snapshot(module, optimizer, plateau, device, epoch + 1)
+                    save(arrays, meta | {"epochs": s["epochs"]})
                 if callback is not None:
                     callback(dict(record))
 

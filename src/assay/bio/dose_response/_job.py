@@ -547,7 +547,8 @@ class _Checkpoint:
         self._run, self._name, self._clock, self._last = run, name, time.monotonic, time.monotonic()
 
     def save(self, arrays: dict[str, Any], meta: dict[str, Any]) -> None:
-        if self._clock() - self._last >= self.every_s:
+        # The last epoch is always kept: a run that stops later, in its tables or pictures, need not train again.
+        if meta["epoch"] == meta["epochs"] or self._clock() - self._last >= self.every_s:
             self._run.save_checkpoint(self._name, arrays, meta)
             self._last = self._clock()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay._core.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     import pandas as pd
@@ -303,7 +303,29 @@ def _bisect(
 _NUMBERS = ("cut_", "conductance_", "balance_", "sdp_value_", "lower_bound_", "lower_bound_kind_", "n_iter_")
 
 
-def _fingerprint(data: _Graph, cut: SemiRandomBisection) -> str:
+def _fit_or_restore(
+    run: Run,
+    name: str,
+    data: _Graph,
+    model: Any,
+    fit: Callable[[], Any],
+    arrays: tuple[str, ...],
+    numbers: tuple[str, ...],
+) -> None:
+    """Fit, and keep what was learned; an interrupted run that had come this far takes it over."""
+    key = _fingerprint(data, model)
+    kept = run.load_checkpoint(name)
+    if kept is not None and kept[1]["key"] == key:
+        for attribute, value in {**kept[0], **kept[1]["numbers"]}.items():
+            setattr(model, attribute, value)
+        run.log("the finished work of the interrupted run is taken over")
+        return
+    fit()
+    state = {a: getattr(model, a) for a in arrays}
+    run.save_checkpoint(name, state, {"key": key, "numbers": {a: getattr(model, a) for a in numbers}})
+
+
+def _fingerprint(data: _Graph, cut: Any) -> str:
     """Of the graph and of every parameter: a checkpoint of anything else is not taken over."""
     import hashlib
 
@@ -656,7 +678,11 @@ def _fit_parts(data: _Graph, parts: int, imbalance: float, with_peers: bool, run
     from . import SemiRandomKWay, _report, cut_value
 
     run.log(f"partitioning {data.source} into {parts} parts: {data.n:,} vertices, {data.m:,} edges")
-    model = SemiRandomKWay(parts, imbalance, random_state=run.seed).fit(data.W, sample_weight=data.vertex_weight)
+    model = SemiRandomKWay(parts, imbalance, random_state=run.seed)
+    _fit_or_restore(
+        run, "parts", data, model, lambda: model.fit(data.W, sample_weight=data.vertex_weight),
+        ("labels_", "part_weights_"), ("capacity_", "imbalance_", "edge_cut_"),
+    )  # fmt: skip
     labels, weight = model.labels_, data.weights()
     run.table("labels", pd.DataFrame({"id": data.names, "part": labels}), show=False)
     membership = sp.csr_array((np.ones(data.n), (np.arange(data.n), labels)), shape=(data.n, parts))
@@ -756,7 +782,9 @@ def _hierarchy(data: _Graph, clusters: int, leaf_size: int | None, run: Run) -> 
     if not 1 <= clusters <= data.n:
         raise InputError(f"--clusters must lie between 1 and the {data.n} vertices, got {clusters}.")
     run.log(f"hierarchy of {data.source}: {data.n:,} vertices, {data.m:,} edges")
-    tree = DasguptaHierarchy(clusters, leaf_size=leaf_size, random_state=run.seed).fit(data.W)
+    tree = DasguptaHierarchy(clusters, leaf_size=leaf_size, random_state=run.seed)
+    arrays = ("children_", "linkage_", "labels_")
+    _fit_or_restore(run, "tree", data, tree, lambda: tree.fit(data.W), arrays, ("cost_", "n_splits_"))
     with run.artefact("tree.newick") as path:
         path.write_text(to_newick(tree.linkage_, data.names) + "\n", encoding="utf-8")
     with run.artefact("linkage.npy") as path:
