@@ -43,9 +43,8 @@ def list_(method: str = "*") -> None:
     for claim in claims:
         tiers = "".join(name[0] if name in claim.tiers else "-" for name in ("quick", "standard", "full"))
         print(f"{claim.id:<{width}}  {tiers}  {claim.says}")
-    print(
-        f"\n{len(claims)} claims of {len(methods)} methods; q quick, s standard, f full; `assay claims show ID` tells more."
-    )
+    counts = f"{len(claims)} claim{'s'[: len(claims) != 1]} of {len(methods)} method{'s'[: len(methods) != 1]}"
+    print(f"\n{counts}; q quick, s standard, f full; `assay claims show ID` tells more.")
 
 
 def show(claim: str) -> None:

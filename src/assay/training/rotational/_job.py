@@ -242,7 +242,7 @@ def analyse(
 
     Parameters
     ----------
-    *ckpt : Path
+    ckpt
         Checkpoints of one run in step order: torch files (state dict, plain or under 'model' or 'state_dict'), safetensors, or
         Hugging Face checkpoint folders.
     every : int
