@@ -64,6 +64,25 @@ def test_order_is_seed_major_and_exclusive_cells_come_last(toy_method):
     assert order == plain + timed
 
 
+def test_a_claim_may_be_judged_on_later_seeds(toy_method):
+    toy_method(
+        "toy_fresh",
+        """
+        CLAIMS = [claim("old", test=Superior()), claim("fresh", first_seed=2000, test=Superior())]
+
+        def experiment(arm, seed, data, size, device):
+            return {"score": 1.0}
+        """,
+    )
+    work = plan(load("toy-fresh"), tier="quick")
+    seeds = {name: sorted({c.seed for c in work.cells if c.key in keys}) for name, keys in _keys_of(work).items()}
+    assert seeds == {"toy-fresh/old": [1000, 1001, 1002], "toy-fresh/fresh": [2000, 2001, 2002]}
+
+
+def _keys_of(work):
+    return {item.claim.id: set(item.keys) for item in work.claims}
+
+
 def test_claims_share_cells_of_the_same_experiment_and_size(toy_method):
     toy_method(
         "toy_share",

@@ -88,7 +88,12 @@ def show(claim: str) -> None:
             ]
             for level, tier in found.tiers.items():
                 size = ", ".join(f"{k}={v}" for k, v in tier.size.items())
-                rows.append((level, f"{tier.seeds} seeds, {tier.limit_s:g} s per cell{', ' + size if size else ''}"))
+                rows.append(
+                    (
+                        level,
+                        f"{tier.seeds} seed{'s'[: tier.seeds != 1]} from {claim.first_seed}, {tier.limit_s:g} s per cell{', ' + size if size else ''}",
+                    )
+                )
             print(found.id)
             for name, text in rows:
                 if text:
@@ -127,7 +132,7 @@ def run(
     tier : str
         Size of the experiments.
     seeds : int
-        Number of seeds instead of the tier's (they are 1000, 1001, ...).
+        Number of seeds instead of the tier's (counted up from the claim's first, mostly 1000).
     data : list of str
         Names of the claims' own sources ('all': every one), or your own file or folder.
     target : str

@@ -322,7 +322,7 @@ def run(
     tier : {"quick", "standard", "full"}
         Size of the experiments.
     seeds : int, optional
-        Number of seeds instead of the tier's; they are 1000, 1001, ...
+        Number of seeds instead of the tier's; counted up from the claim's first
     data : str, path, (X, y), Source or list of str, optional
         Names of the claims' own sources, or the user's data: a file, a folder, arrays or a `Source`.
     target : str, optional

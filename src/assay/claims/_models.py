@@ -215,7 +215,7 @@ class Tier(_Record):
     Parameters
     ----------
     seeds : int
-        Number of seeds, used from 1000 on.
+        Number of seeds, from the claim's first on.
     size : dict
         Passed to the experiment as it is; part of the cell's key, so equal sizes share cells.
     limit_s : float
@@ -279,6 +279,9 @@ class Claim(_Record):
         within it.
     tiers : dict of str to Tier
         "quick", "standard", "full".
+    first_seed : int
+        The first judging seed, 1000 by default; a later one where results of the first ones were looked at while a
+        default, a size or `expect` was chosen.
     data : list of str
         Names in ``SOURCES`` ("none": the experiment makes its own); the first is the default; "user" allows user data.
     accepts : Accepts or None
@@ -316,6 +319,7 @@ class Claim(_Record):
     margin_reason: str = ""
     pairs: list[str] = Field(default_factory=lambda: ["seed", "data"])
     tiers: dict[str, Tier]
+    first_seed: Annotated[int, Field(ge=FIRST_SEED)] = FIRST_SEED
     data: list[str] = Field(default_factory=lambda: ["none"])
     accepts: Accepts | None = None
     needs: list[str] = Field(default_factory=list)

@@ -19,7 +19,7 @@ from assay._core import registry
 from assay._core.errors import AssayError, InputError, MissingData, MissingExtra
 from assay._core.smoke import smoke
 
-from ._models import FIRST_SEED, Accepts, Claim, Source, Tier
+from ._models import Accepts, Claim, Source, Tier
 
 
 class ClaimError(AssayError):
@@ -302,12 +302,12 @@ def plan(
             size = {**settings.size, **(claim.smoke if small else {})}
             count = settings.seeds if seeds is None else seeds
             peers = {arm: sorted(set(claim.peers.get(arm, []))) for arm in claim.arms}
-            for index in range(count):
+            for seed in range(claim.first_seed, claim.first_seed + count):
                 for name in item.data:
                     for arm in claim.arms:
                         where = (
                             method.slug,
-                            index,
+                            seed,
                             name,
                             claim.experiment,
                             arm,
@@ -335,7 +335,7 @@ def plan(
     # Seed-major inside a method: an interruption leaves complete pairs, and slow drift hits all arms alike.
     order = {method.slug: i for i, method in enumerate(methods)}
     for where in sorted(groups, key=lambda w: (order[w[0]], w[1])):
-        slug, index, name, experiment, arm, _ = where
+        slug, seed, name, experiment, arm, _ = where
         group = groups[where]
         packages = ["torch", "numpy", "scipy", *group["peers"]]
         if not group["method"].module.startswith("assay."):
@@ -344,7 +344,7 @@ def plan(
             "slug": slug,
             "experiment": experiment,
             "arm": arm,
-            "seed": FIRST_SEED + index,
+            "seed": seed,
             "data": prints[slug, name],
             "size": group["size"],
             "source": group["code"],
@@ -365,7 +365,7 @@ def plan(
                 group["method"].module,
                 experiment,
                 arm,
-                FIRST_SEED + index,
+                seed,
                 name,
                 group["size"],
                 group["limit"],

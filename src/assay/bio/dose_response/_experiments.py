@@ -193,15 +193,16 @@ def _detail(
 
 
 def unseen_lines(arm: str, seed: int, data: Any, size: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Predict all curves of lines that were never seen; the seed is 1000 plus the number of the fold.
+    """Predict all curves of lines that were never seen; the seed is a multiple of 1000, which draws the folds, plus the fold's number.
 
     size: ``folds``, optionally ``lines``, ``epochs`` and ``trees`` (of the forest).
     """
     from assay.bio.dose_response import splits
 
-    part = _part(data.data, size, 1000)  # the same lines in every fold
-    folds = list(splits.new_cells(part, size["folds"], random_state=1000))
-    train, test = folds[(seed - 1000) % len(folds)]
+    draw, fold = 1000 * (seed // 1000), seed % 1000  # the same lines in every fold of one draw
+    part = _part(data.data, size, draw)
+    folds = list(splits.new_cells(part, size["folds"], random_state=draw))
+    train, test = folds[fold % len(folds)]
     options: dict[str, Any] = {"epochs": size["epochs"]} if "epochs" in size else {}
     options["trees"] = size.get("trees", 200)
     if arm == "arcanet":
