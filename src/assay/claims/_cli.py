@@ -88,12 +88,8 @@ def show(claim: str) -> None:
             ]
             for level, tier in found.tiers.items():
                 size = ", ".join(f"{k}={v}" for k, v in tier.size.items())
-                rows.append(
-                    (
-                        level,
-                        f"{tier.seeds} seed{'s'[: tier.seeds != 1]} from {claim.first_seed}, {tier.limit_s:g} s per cell{', ' + size if size else ''}",
-                    )
-                )
+                count = f"{tier.seeds} seed{'s'[: tier.seeds != 1]} from {found.first_seed}"
+                rows.append((level, f"{count}, {tier.limit_s:g} s per cell{', ' + size if size else ''}"))
             print(found.id)
             for name, text in rows:
                 if text:

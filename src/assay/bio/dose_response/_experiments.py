@@ -193,7 +193,7 @@ def _detail(
 
 
 def unseen_lines(arm: str, seed: int, data: Any, size: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Predict all curves of lines that were never seen; the seed is a multiple of 1000, which draws the folds, plus the fold's number.
+    """Predict all curves of lines that were never seen; a seed is 1000 times a draw of the folds plus a fold's number.
 
     size: ``folds``, optionally ``lines``, ``epochs`` and ``trees`` (of the forest).
     """
