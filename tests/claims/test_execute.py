@@ -501,18 +501,20 @@ def test_a_read_only_or_full_disk_is_one_sentence_and_loses_nothing(gauss, tmp_p
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_verdicts_bit_for_bit(gauss, tmp_path):
-    ray = pytest.importorskip("ray", reason="ray is in the extra `cluster`")
+@pytest.mark.parametrize("other", ["ray", "dask"])
+def test_a_cluster_gives_the_same_verdicts_bit_for_bit(gauss, tmp_path, other):
+    module = {"ray": "ray", "dask": "distributed"}[other]
+    version = pytest.importorskip(module, reason=f"{module} is in the extra `cluster`").__version__
     out = {}
-    for backend in ("loky", "ray"):
-        # Its own process: ray leaves threads, sockets and a patched joblib behind.
+    for backend in ("loky", other):
+        # Its own process: a cluster leaves threads, sockets and a patched joblib behind.
         code = LISTENING
         words = ["claims", "run", "toy-gauss/*", "--backend", backend, "--jobs", "2", "--no-report"]
         folder = tmp_path / backend
         done = subprocess.run(
             [sys.executable, "-c", code, *words, "--out", str(folder)], capture_output=True, text=True, timeout=280
         )
-        assert done.returncode == 0, (ray.__version__, done.stdout, done.stderr)
+        assert done.returncode == 0, (version, done.stdout, done.stderr)
         out[backend] = (folder / "verdicts.json").read_bytes()
         assert json.loads((folder / "env.json").read_text())["backend"] == backend
-    assert out["ray"] == out["loky"]
+    assert out[other] == out["loky"]

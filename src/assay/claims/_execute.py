@@ -216,6 +216,7 @@ def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str, folder: Pat
     import joblib
 
     options: dict[str, Any] = {"backend": backend, "n_jobs": n_jobs}
+    client = None
     if backend == "ray":
         from assay._core.errors import require
 
@@ -230,7 +231,8 @@ def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str, folder: Pat
     elif backend == "dask":
         from assay._core.errors import require
 
-        require("distributed", "pip:distributed")
+        require("distributed", "cluster")
+        client = _dask_client(n_jobs)
     # Threads are limited in the cell's own process, for every back-end alike (ray has no inner_max_num_threads).
     with joblib.parallel_config(**options):
         # Ray's back-end returns nothing before everything is done; its workers then write down cells themselves, so that
@@ -240,7 +242,25 @@ def _parallel(jobs: list[dict[str, Any]], n_jobs: int, backend: str, folder: Pat
         extra = () if streams else (str(folder.resolve()),)
         # batch_size=1: cells last seconds, and a batch would hold finished ones back from the disk.
         parallel = joblib.Parallel(return_as="generator_unordered" if streams else "list", batch_size=1)
-        yield from parallel(call(job, *extra) for job in jobs)
+        try:
+            yield from parallel(call(job, *extra) for job in jobs)
+        finally:
+            if client is not None:
+                client.close()
+
+
+def _dask_client(n_jobs: int) -> Any:
+    """Join the scheduler that DASK_SCHEDULER_ADDRESS names, or start one on this machine; None if a client is there."""
+    from distributed import Client, default_client
+
+    with contextlib.suppress(ValueError):  # "no client found"
+        default_client()
+        return None
+    address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+    if address:
+        return Client(address)
+    # Each cell is a process of its own, so a worker needs but one thread; loopback only, and no dashboard.
+    return Client(n_workers=n_jobs, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
 
 
 def execute(
