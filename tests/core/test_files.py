@@ -149,3 +149,13 @@ def test_a_pickle_or_a_cut_file_is_never_opened_as_tensors(tmp_path):
     for name in ("p", "c"):
         with pytest.raises(InputError, match="not a complete safetensors"):
             load_tensors(tmp_path / f"{name}.safetensors")
+
+
+def test_decimal_commas_of_semicolon_files_are_numbers(tmp_path):
+    path = tmp_path / "european.csv"
+    path.write_text("name;dose;note;whole\na;0,5;1,2 and 3;7\nb;-1,25e1;x;8\nc;;y;9\n")
+    frame = read_table(path)
+    assert frame["dose"].tolist()[:2] == [0.5, -12.5]
+    assert np.isnan(frame["dose"].iloc[2])
+    assert frame["note"].tolist() == ["1,2 and 3", "x", "y"]  # text that only holds numbers stays text
+    assert frame["whole"].tolist() == [7, 8, 9]

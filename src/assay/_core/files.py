@@ -193,7 +193,7 @@ def read_table(
     Returns
     -------
     pandas.DataFrame
-        With column names stripped of surrounding blanks.
+        With column names stripped of surrounding blanks. In a semicolon-separated file 0,5 is a half.
 
     Raises
     ------
@@ -230,6 +230,8 @@ def read_table(
             frame = pd.read_csv(text, sep=delimiter, skipinitialspace=True, low_memory=False)
         except pd.errors.ParserError as error:
             raise InputError(f"{path}: the {what} could not be read ({_first_sentence(error)}).") from error
+        if delimiter == ";":
+            frame = _decimal_commas(frame)
     frame.columns = [str(name).strip() for name in frame.columns]
     for name in required:
         if name not in frame.columns:
@@ -240,6 +242,20 @@ def read_table(
     if len(frame) == 0:
         raise InputError(f"{path}: the {what} has a header but no rows.")
     return frame[list(columns)] if columns is not None else frame
+
+
+def _decimal_commas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Turn columns of numbers with decimal commas into numbers: spreadsheets that part columns by semicolons write them."""
+    for name in frame.columns:
+        filled = frame[name].dropna()
+        if filled.dtype.kind in "biuf" or not len(filled):
+            continue
+        text = filled.astype(str).str.strip()
+        if text.str.fullmatch(r"[+-]?\d*,?\d+(?:[eE][+-]?\d+)?").all() and text.str.contains(",").any():
+            frame[name] = (
+                frame[name].astype(str).str.strip().str.replace(",", ".").where(frame[name].notna()).astype(float)
+            )
+    return frame
 
 
 def _first_sentence(error: Exception) -> str:
