@@ -178,6 +178,7 @@ def doctor() -> None:
 
     from .._core.data import cache_dir
     from .._core.run import _cpu_model
+    from .._shared.sandbox import sandbox_report
 
     print(f"assay    {__version__}  ({Path(__file__).parents[1]})")
     print(f"python   {platform.python_version()}  ({sys.executable})")
@@ -193,6 +194,7 @@ def doctor() -> None:
         for_whom = f" (for {', '.join(users)})" if users else ""
         state = "installed" if not missing else f"missing: pip install '{DISTRIBUTION}[{extra}]'"
         print(f"extra    {extra:<8} {state}{for_whom}")
+    print(f"sandbox  {sandbox_report()}")
     root = os.environ.get("ASSAY_DATA_DIR")
     print(f"data     ASSAY_DATA_DIR {root if root else 'not set'}; cache {cache_dir()}")
     if root and not Path(root).is_dir():
