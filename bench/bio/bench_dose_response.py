@@ -10,7 +10,7 @@ import pytest
 from assay._core.errors import MissingData
 from assay.bio.dose_response import datasets, fit_hill
 
-LOOP_CURVES = 20  # a loop takes 40 to 130 ms per curve
+LOOP_CURVES = 20  # a round of the scipy loop then takes 40 to 120 ms
 
 
 @pytest.fixture(scope="module")

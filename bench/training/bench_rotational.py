@@ -51,14 +51,20 @@ OURS: dict[str, Make] = {
     "RVWrapper(AdamW)": lambda p: RVWrapper(torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, foreach=True)),
 }
 BASE = "torch AdamW(foreach)"
+MUON = "torch Muon (matrices only)"
 PEERS: dict[str, Make] = {
     BASE: lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, foreach=True),
     "torch SGD(foreach)": lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9, weight_decay=0.1, foreach=True),
+    "torch Adam(foreach)": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=0.1, foreach=True),
 }
+if hasattr(torch.optim, "Muon"):
+    # It takes matrices only: biases are left out of its step, and the conv net (see `names`), which has one matrix.
+    PEERS[MUON] = lambda p: torch.optim.Muon([q for q in p if q.ndim == 2], lr=1e-3, weight_decay=0.1)
 # Peers of other packages, where they are installed: (module, class, options).
 EXTRA = {
     "pytorch-optimizer AdamP": ("pytorch_optimizer", "AdamP", {"weight_decay": 0.1}),
     "pytorch-optimizer SGDP": ("pytorch_optimizer", "SGDP", {"weight_decay": 0.1, "momentum": 0.9}),
+    "pytorch-optimizer Lion": ("pytorch_optimizer", "Lion", {"weight_decay": 0.1}),
     "lion-pytorch Lion": ("lion_pytorch", "Lion", {"weight_decay": 0.1}),
 }
 
@@ -72,6 +78,11 @@ def makers() -> dict[str, Make]:
             continue
         found[name] = lambda p, kind=kind, options=options: kind(p, lr=1e-3, **options)  # type: ignore[misc]
     return found
+
+
+def names(net: str) -> list[str]:
+    """Optimizers that can be compared on a net."""
+    return [name for name in makers() if name != MUON or net != "conv-11M"]
 
 
 def prepared(net: str, make: Make) -> torch.optim.Optimizer:
@@ -111,8 +122,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("net", list(NETS))
-@pytest.mark.parametrize("name", list(makers()))
+@pytest.mark.parametrize(("net", "name"), [(net, name) for net in NETS for name in names(net)])
 def test_step(benchmark, net: str, name: str) -> None:  # type: ignore[no-untyped-def]
     benchmark.group = f"optimizer step, {net}"
     benchmark.pedantic(prepared(net, makers()[name]).step, rounds=10, warmup_rounds=2)
@@ -126,10 +136,9 @@ def test_ratio_to_adamw(net: str, bound: float) -> None:
 
 def main(threads: int) -> None:
     for net in NETS:
-        names = list(makers())
-        seconds = alternated(net, names, threads=threads)
+        seconds = alternated(net, names(net), threads=threads)
         print(f"{net}, {threads} thread(s), {torch.__version__}")
-        for name in names:
+        for name in seconds:
             print(f"  {name:26s} {statistics.median(seconds[name]) * 1e3:8.2f} ms  x{ratio(seconds, name):5.2f}")
 
 

@@ -288,6 +288,10 @@ def test_zero_shot_line_equals_the_same_line_by_name():
         row = data.expression.loc["c3"].sample(frac=1, random_state=0)  # gene order does not matter
         by_row = net.predict_curve([0.1, 1.0], drug="d1", expression=row)
         assert np.allclose(by_name, by_row, rtol=0, atol=1e-6)
+        deviation = net.predict("d1", "c3", [0.1, 1.0], return_std=True)[1]
+        again, by_row_deviation = net.predict_curve([0.1, 1.0], drug="d1", expression=row, return_std=True)
+        assert np.array_equal(again, by_row)
+        assert np.allclose(deviation, by_row_deviation, rtol=0, atol=1e-6)
 
 
 def test_zero_shot_drug_equals_the_same_drug_by_name_and_warns():

@@ -1,5 +1,8 @@
 """Every bad input of a table ends in one sentence that names the row, drug or line."""
 
+import sys
+import types
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -153,3 +156,75 @@ def test_readers_of_public_screens(tmp_path):
     found = datasets.read_nci60(tmp_path / "nci.csv")
     assert found.dose_uM.tolist() == [1.0]
     assert found.percent_viability.tolist() == [40.0]
+
+
+def thunor_frames():
+    """One plate as thunor 1.0 holds it: two control and two treated wells, counted at 0 and 72 hours."""
+    hours = [pd.Timedelta(0), pd.Timedelta(hours=72)]
+    assay, cell = "Cell count", "LN"
+    control_rows, rows = [], []
+    for well, last in enumerate((200.0, 240.0, 55.0, 22.0)):
+        for time, count in zip(hours, (100.0, last), strict=True):
+            if well < 2:
+                control_rows.append((assay, cell, "P1", f"P1__{well}", time, count, well))
+            else:
+                rows.append((assay, f"P1__{well}", time, count))
+    columns = ["assay", "cell_line", "plate", "well_id", "timepoint"]
+    controls = pd.DataFrame(control_rows, columns=[*columns, "value", "well_num"]).set_index(columns)
+    columns = ["assay", "well_id", "timepoint"]
+    assays = pd.DataFrame(rows, columns=[*columns, "value"]).set_index(columns)
+    doses = pd.DataFrame(
+        [(("d",), cell, (1e-6,), "P1", "P1__2", 2), (("d",), cell, (2e-6,), "P1", "P1__3", 3)],
+        columns=["drug", "cell_line", "dose", "plate", "well_id", "well_num"],
+    ).set_index(["drug", "cell_line", "dose"])
+    return doses, assays, controls
+
+
+def check_thunor(found):
+    # The last count over the median of the controls' last counts, 220.
+    found = found.sort_values("dose_uM")
+    assert found[["drug", "cell_line", "plate"]].drop_duplicates().to_numpy().tolist() == [["d", "LN", "P1"]]
+    np.testing.assert_allclose(found.dose_uM, [1.0, 2.0])
+    np.testing.assert_allclose(found.viability, [0.25, 0.1])
+
+
+@pytest.fixture
+def thunor_screen(monkeypatch):
+    """`read_thunor` on frames instead of a file, so that its own steps are tested where thunor is not installed."""
+    screen = types.SimpleNamespace(dip_assay_name="Cell count")
+    screen.doses, screen.assays, screen.controls = thunor_frames()
+    reader = types.ModuleType("thunor.io")
+    reader.read_hdf = lambda path: screen
+    monkeypatch.setitem(sys.modules, "thunor", types.ModuleType("thunor"))
+    monkeypatch.setitem(sys.modules, "thunor.io", reader)
+    return screen
+
+
+def test_thunor_screen_becomes_viability(thunor_screen):
+    check_thunor(datasets.read_thunor("x.h5"))
+    other = thunor_screen.assays.rename({"Cell count": "lum"}, level="assay") * 1000
+    thunor_screen.assays = pd.concat([other, thunor_screen.assays])  # a second assay of the same wells is not mixed in
+    check_thunor(datasets.read_thunor("x.h5"))
+    assert datasets.read_thunor("x.h5", dataset_drug=1).empty  # no well has a second drug
+
+
+def test_thunor_screens_that_cannot_be_normalised_are_refused(thunor_screen):
+    thunor_screen.controls = thunor_screen.controls.rename({"P1": "P2"}, level="plate")
+    with pytest.raises(InputError, match="no treated well shares plate and line"):
+        datasets.read_thunor("x.h5")
+    thunor_screen.dip_assay_name = None
+    thunor_screen.assays = pd.concat([thunor_screen.assays, thunor_screen.assays.rename({"Cell count": "lum"})])
+    with pytest.raises(InputError, match="several assays and none of them counts cells: Cell count, lum"):
+        datasets.read_thunor("x.h5")
+    thunor_screen.controls = None
+    with pytest.raises(InputError, match="no control wells"):
+        datasets.read_thunor("x.h5")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # thunor 1.0.3 uses what pandas 3.1 deprecates
+def test_thunor_file(tmp_path):
+    """The file itself, written by thunor."""
+    pytest.importorskip("tables", reason="HDF5 files of thunor need PyTables, which no extra installs")
+    io = pytest.importorskip("thunor.io", reason="thunor is not part of any extra")
+    io.write_hdf(io.HtsPandas(*thunor_frames()), str(tmp_path / "x.h5"))
+    check_thunor(datasets.read_thunor(tmp_path / "x.h5"))

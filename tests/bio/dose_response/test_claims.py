@@ -97,6 +97,25 @@ def test_folds_are_the_seeds_and_cover_every_line(source):
     assert (near["drug"], near["from"]) == ("Irinotecan", "Topotecan")
 
 
+def test_the_report_is_given_the_crossing_and_the_errors_by_drug(source):
+    """What the claims say is drawn arrives where the report looks for it, and equals the metrics."""
+    from assay.claims import _report
+
+    scarce = claims.scarce_curves("hill2", 1000, source, SIZES["scarce_curves"], "cpu")
+    lines = claims.unseen_lines("drug-mean", 1000, source, SIZES["unseen_lines"], "cpu")
+    by_drug = lines["curves"]["by_drug"]
+    assert by_drug["y"] == lines["mse_by_drug"]
+    assert [sorted(SMILES)[k - 1] for k in by_drug["x"]] == lines["drug"]
+    # Every drug was measured on every line, so the mean over drugs is the mean over points.
+    assert np.mean(lines["mse_by_drug"]) == pytest.approx(lines["mse"])
+    for name, metrics, n in (("hill-wins-when-scarce", scarce, 2), ("unseen-lines", lines, 4)):
+        claim = next(c for c in claims.CLAIMS if c.id == f"dose-response/{name}")
+        [(_, arms, _)] = _report._curves(claim, [{"status": "ok", "arm": "x", "metrics": metrics}])
+        [(x, y)] = arms["x"]
+        assert len(x) == len(y) == n
+    assert scarce["curves"]["scarce"]["y"] == scarce["mse_curve"]
+
+
 def test_declarations_are_complete():
     ids = [c.id for c in claims.CLAIMS]
     assert len(set(ids)) == len(ids)

@@ -370,3 +370,16 @@ def test_large_graph_in_time_and_memory():
     assert time.process_time() - began < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 * 2**20  # KiB: the whole process below 2 GiB
     assert model.lower_bound_ <= model.cut_ <= 1.05 * info["planted_cut"]
+
+
+def test_it_says_whether_the_relaxation_had_settled():
+    grid = SemiRandomBisection(random_state=0).fit(nx.grid_2d_graph(24, 24))
+    W, _, _ = make_semirandom_cut(300, adversary=[adversary.random(8)], random_state=0)
+    planted = SemiRandomBisection(random_state=0).fit(W)
+    assert planted.converged_
+    assert not grid.converged_
+    # what the flag is about: the value is near the optimum, or not
+    assert planted.sdp_value_ <= 1.05 * planted.lower_bound_
+    assert not SemiRandomBisection(n_iter=5, random_state=0).fit(W).converged_
+    longer = SemiRandomBisection(n_iter=5000, random_state=0).fit(nx.grid_2d_graph(24, 24))
+    assert longer.sdp_value_ < 0.95 * grid.sdp_value_

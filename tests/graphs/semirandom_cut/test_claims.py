@@ -34,6 +34,18 @@ def test_planted(arm, instance):
     assert ("lower_bound" in result) == (arm == "lowrank")
 
 
+def test_the_ablated_arms_leave_out_what_they_say():
+    size = {"n": 400, "instance": "thin"}
+    full, no_moves, sweeps = (
+        claims.planted(arm, 5, None, size, "cpu") for arm in ("lowrank", "lowrank-no-moves", "lowrank-sweeps")
+    )
+    assert full["cut"] <= no_moves["cut"] <= sweeps["cut"]
+    assert full["cut"] < sweeps["cut"]
+    assert full["edges"] == sweeps["edges"]
+    assert sweeps["balance"] >= 0.45 - 1e-9
+    assert full["certified_ratio"] == full["cut"] / full["lower_bound"]
+
+
 def test_arms_see_the_same_graph():
     runs = [
         claims.planted(a, 1001, None, {"n": 200, "instance": "dense"}, "cpu") for a in ("fiedler-median", "lowrank")

@@ -68,3 +68,25 @@ def test_cost_is_within_fifteen_per_cent_of_the_relaxation(seed, moves):
         for solver in ("lowrank", "mmw")
     }
     assert value["mmw"] == pytest.approx(value["lowrank"], rel=0.15)
+
+
+@pytest.mark.parametrize(("objective", "shares"), [("cut", [0.1]), ("conductance", [0.1, 0.25, 0.45])])
+def test_ratio_objectives_are_solved_for_every_share(objective, shares, monkeypatch):
+    from assay.graphs.semirandom_cut import _bisection
+    from assay.graphs.semirandom_cut._mmw import MMWResult
+
+    W, _, _ = make_semirandom_cut(60, adversary=[adversary.random(6)], random_state=0)
+    seen = []
+
+    def solve(graph, *, balance, rng, n_components, n_iter, best_cut):
+        V = rng.standard_normal((graph.shape[0], n_components))
+        seen.append((balance, V))
+        assert best_cut(V) < np.inf
+        return MMWResult(V, 10.0 * len(seen), 0.0, 7 * len(seen), [8.0])
+
+    monkeypatch.setattr(_bisection, "solve_mmw", solve)
+    model = SemiRandomBisection(0.1, objective, "mmw", certify=False, random_state=0).fit(W)
+    np.testing.assert_allclose([balance for balance, _ in seen], shares)
+    # what is kept is the solution for the balance that was asked for
+    np.testing.assert_array_equal(model.embedding_, seen[0][1])
+    assert (model.sdp_value_, model.n_iter_, model.converged_) == (10.0, 7, False)

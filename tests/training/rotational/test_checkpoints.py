@@ -55,6 +55,11 @@ def test_the_norm_is_predicted_on_its_way():
     np.testing.assert_allclose(found.norms["norm"], found.norms["norm_predicted"], rtol=0.06)
     share = found.layers.attrs["share_before_equilibrium"]["net.weight"]
     assert 0 < share <= 1
+    assert found.layers["share_before_equilibrium"].tolist() == [share]
+    # 3 n_eq falls to 1.15 n_eq in log2((9 - 1) / (1.15^2 - 1)) half-lives; a checkpoint late at most.
+    goal = equilibrium("adamw", lr=1e-2, weight_decay=0.1, dim=128)
+    steps = goal.half_life_steps * math.log2(8 / (1.15**2 - 1))
+    assert share == pytest.approx(min(1.0, steps / 600), abs=0.2)
 
 
 def test_sgds_gradient_size_is_recovered_from_the_norms():

@@ -55,6 +55,7 @@ def test_unseen_run_gives_table_figures_and_advice(trained, tmp_path):
         _job.analyse(*paths, every=every, optimizer="adamw", lr=str(folder / "lr.csv"), weight_decay=0.3, run=run)
     out = tmp_path / "out"
     table = pd.read_csv(out / "artefacts" / "rotation.csv")
+    assert table["share_before_equilibrium"].between(0, 1).all()
     assert table["layer"].tolist() == ["0.weight", "3.weight", "6.weight"]
     assert table["dim"].tolist() == [24, 32, 32]
     assert np.isfinite(table[["angle", "angle_predicted", "ratio", "norm", "norm_predicted"]]).all(axis=None)

@@ -140,6 +140,62 @@ def test_scale_invariance_is_seen():
     assert np.isfinite(report["norm_predicted"]).all()
 
 
+def test_a_mean_share_that_cancels_does_not_hide_a_layer():
+    # At equilibrium the mean of <g, w> of a layer that is not scale-invariant is small; its single gradients are not.
+    torch.manual_seed(0)
+    net = nn.Linear(30, 4, bias=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with RotationMonitor(net, optimizer, window=None) as monitor:
+        for step in range(40):
+            unit = nn.functional.normalize(net.weight.detach(), dim=1)
+            across = torch.randn_like(unit)
+            across = nn.functional.normalize(across - (across * unit).sum(1, keepdim=True) * unit, dim=1)
+            net.weight.grad = 0.96**0.5 * across + (-1) ** step * 0.2 * unit
+            optimizer.step()
+    row = monitor.report().iloc[0]
+    assert abs(row["radial"]) < 1e-5
+    assert row["radial_rms"] == pytest.approx(0.2, rel=1e-4)
+    assert row["invariance"] == "none"
+    assert not row["scale_invariant"]
+    np.testing.assert_allclose(monitor.neurons("weight")["radial_rms"], 0.2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("layer_only", [False, True])
+def test_wide_layers_with_random_gradients_are_not_scale_invariant(layer_only):
+    # 1/sqrt(2000) = .022 is below the threshold of narrow layers; summed over all weights even .01 hides it.
+    torch.manual_seed(0)
+    net = nn.Linear(2000, 12, bias=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with RotationMonitor(net, optimizer) as monitor:
+        for _ in range(10):
+            gradient, w = torch.randn_like(net.weight), net.weight.detach()
+            if layer_only:
+                gradient -= (gradient * w).sum() / (w * w).sum() * w
+            net.weight.grad = gradient
+            optimizer.step()
+    row = monitor.report().iloc[0]
+    assert row["radial_rms"] == pytest.approx(2000**-0.5, rel=0.2)
+    assert row["invariance"] == ("layer" if layer_only else "none")
+
+
+def test_steps_without_a_gradient_do_not_make_a_layer_invariant():
+    torch.manual_seed(0)
+    net = nn.ModuleList([nn.Linear(30, 4, bias=False), nn.Linear(5, 2, bias=False)])
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with RotationMonitor(net, optimizer) as monitor:
+        for step in range(40):
+            # the first layer is trained in the first ten steps only
+            net[0].weight.grad = torch.randn_like(net[0].weight) if step < 10 else None
+            net[1].weight.grad = torch.randn_like(net[1].weight)
+            optimizer.step()
+    first = monitor.neurons("0.weight")
+    assert (first["radial_rms"] > 0.05).all()
+    assert monitor.report().set_index("layer")["invariance"].tolist() == ["none", "none"]
+    series = torch.stack(monitor._series)[:, 0, 6]
+    assert torch.isfinite(series[:10]).all()
+    assert series[10:].isnan().all()
+
+
 def test_prediction_follows_the_schedule():
     net = nn.Linear(30, 4, bias=False)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.1, betas=(0.8, 0.99))

@@ -126,6 +126,8 @@ FAR_TANIMOTO = 0.4  # below this Morgan-2 similarity two drugs seldom share a me
 FAR_LINE = 2.0  # times the 95th percentile of the nearest-neighbour distances among training lines
 MEMORISED = 0.2  # a network that knew the truth would leave the replicate variance itself; a fifth is past any doubt
 
+_NO_STD = "This model has no measure of its uncertainty: use residual='gp' or n_ensemble >= 3."
+
 
 class ApplicabilityWarning(UserWarning):
     """A prediction is asked for a drug or a line unlike those the model was trained on."""
@@ -873,7 +875,7 @@ class ARCANet(BaseEstimator):
             assert self.holdout_std_ is not None
             parts["holdout"] = np.full(dose.shape, self.holdout_std_)
         if return_std and not parts:
-            raise InputError("This model has no measure of its uncertainty: use residual='gp' or n_ensemble >= 3.")
+            raise InputError(_NO_STD)
         return mean, parts
 
     def predict_curve(
@@ -884,7 +886,8 @@ class ARCANet(BaseEstimator):
         cell: str | None = None,
         smiles: str | None = None,
         expression: pd.Series | Mapping[str, float] | None = None,
-    ) -> NDArray[np.float64]:
+        return_std: bool = False,
+    ) -> Any:
         """Predict one curve, of a drug and a line that may both be new.
 
         Parameters
@@ -897,11 +900,15 @@ class ARCANet(BaseEstimator):
             Structure of a new drug, instead of ``drug``.
         expression : Series or mapping of gene to value, or None
             Expression of a new line, instead of ``cell``; at least 90 % of the training genes.
+        return_std : bool, default False
+            Also return the standard deviation of a new measurement.
 
         Returns
         -------
-        ndarray, shape of ``doses``
+        mean : ndarray, shape of ``doses``
             Predicted inhibition.
+        std : ndarray
+            Only with ``return_std``, from the sources that :meth:`predict` has for a pair that was not measured.
 
         Warns
         -----
@@ -911,7 +918,8 @@ class ARCANet(BaseEstimator):
         Raises
         ------
         InputError
-            If a side is given twice or not at all, or cannot be encoded.
+            If a side is given twice or not at all, or cannot be encoded, or for a deviation from a model that has no
+            source of it.
         """
         self._check_fitted()
         doses = np.asarray(doses, dtype=float)
@@ -921,7 +929,7 @@ class ARCANet(BaseEstimator):
         if (cell is None) == (expression is None):
             raise InputError("Give either cell= (a known name) or expression= (a new line).")
         if drug is not None and cell is not None:
-            return self.predict(drug, cell, doses)
+            return self.predict(drug, cell, doses, return_std=return_std)
         reach = self.applicability(drug=drug, cell=cell, smiles=smiles, expression=expression)
         for sentence in reach["warnings"]:
             warnings.warn(sentence, ApplicabilityWarning, stacklevel=2)
@@ -934,7 +942,7 @@ class ARCANet(BaseEstimator):
             cell_rows = np.arange(len(self.cells_.cells)) if self.cells_.kind == "identity" else self.cells_.features
         else:
             cell_rows = self.cells_.transform(self.cells_.align(expression)[None])
-        mean, _ = self._network(
+        mean, spread = self._network(
             np.full(len(flat), d_code),
             np.full(len(flat), c_code),
             flat,
@@ -942,6 +950,11 @@ class ARCANet(BaseEstimator):
             tables=_Tables(cell_rows, drug_rows, device),
             prior_drug=np.full(len(flat), -1 if drug is None else d_code),
         )
+        parts: dict[str, NDArray[np.float64]] = {}
+        if len(self.modules_) > 1:
+            parts["ensemble"] = spread
+        if self.residual_gp_ is not None:  # nothing was measured of this pair: no correction, the whole deviation
+            parts["gp"] = self.residual_gp_.predict(np.full(len(flat), -1), flat)[1]
         if self.ridge_ is not None and drug is not None and expression is not None:
             code = np.full(len(flat), d_code)
             if bool(self.ridge_.knows(code[:1])[0]):
@@ -949,7 +962,28 @@ class ARCANet(BaseEstimator):
                 assert w is not None
                 row = dict(zip(self.cells_.genes, self.cells_.align(expression), strict=True))
                 mean = w * mean + (1.0 - w) * self.ridge_.predict_row(code, row, flat)
-        return mean.reshape(doses.shape)
+                if "ensemble" in parts:
+                    parts["ensemble"] = w * parts["ensemble"]
+            assert self.holdout_std_ is not None
+            parts["holdout"] = np.full(len(flat), self.holdout_std_)
+        if not return_std:
+            return mean.reshape(doses.shape)
+        if not parts:
+            raise InputError(_NO_STD)
+        return mean.reshape(doses.shape), _total(parts).reshape(doses.shape)
+
+    def _strangers(self, drug: NDArray[Any], cell: NDArray[Any]) -> tuple[list[str], list[str]]:
+        """Names of drugs and of lines that :meth:`predict` cannot take."""
+        drugs, cells = self.drugs_, self.cells_
+        usable = cells.trained if cells.kind == "identity" else cells.known
+        return (
+            [
+                d
+                for d in np.unique(drug.astype(str)).tolist()
+                if d not in drugs.index or (drugs.kind == "identity" and not drugs.trained[drugs.index[d]])
+            ],
+            [c for c in np.unique(cell.astype(str)).tolist() if c not in cells.index or not usable[cells.index[c]]],
+        )
 
     def _codes_drug(self, drug: str) -> np.int64:
         return self._codes(np.array([drug]), np.array([self._any_cell()]))[0][0]

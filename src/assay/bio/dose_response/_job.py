@@ -203,12 +203,15 @@ def predict(
     model: Path,
     queries: Path,
     *,
+    smiles: Path | None = None,
+    expression: Path | None = None,
+    extrapolate: bool = False,
     drug: str = "drug",
     cell: str = "cell_line",
     dose: str = "dose_uM",
     run: Run,
 ) -> None:
-    """Predict inhibition with a fitted model, for drugs, lines and doses listed in a table.
+    """Predict inhibition with a fitted model, for drugs, lines and doses listed in a table; both may be new.
 
     Parameters
     ----------
@@ -216,12 +219,19 @@ def predict(
         The folder artefacts/model of a `fit` run.
     queries
         Table with a drug and a line per row, optionally a dose.
+    smiles
+        Table with columns drug and smiles, for drugs that the model does not know (may be the table of queries itself).
+    expression
+        Table with one row per line, for lines that the model does not know: name in the first column, then the genes.
+    extrapolate
+        Without doses in the queries: cover the range of the whole screen, also where the pair was not tested.
     drug
         Column with the drug's name.
     cell
         Column with the line's name.
     dose
-        Column with the dose in uM; without it the training range is covered by 61 doses.
+        Column with the dose in uM; without it 61 doses cover the range that was tested for the pair (for its drug, if the
+        pair was not measured; of the whole screen, if the drug was not).
     """
     import numpy as np
     import pandas as pd
@@ -229,38 +239,259 @@ def predict(
     from assay._core.files import read_json, read_table
 
     from ._arcanet import ARCANet
+    from ._data import _text
     from ._metrics import curve_metrics
+    from ._ranges import TestedRanges, outside
 
     if not model.is_dir():
         raise InputError(f"{model} is not a folder: give the folder artefacts/model of a fit.")
     fitted = ARCANet.from_pretrained(model)
+    limits = model / "dose_range.json"
+    ranges = TestedRanges.from_json(read_json(limits), limits) if limits.is_file() else None
     table = read_table(queries, required=[drug, cell], what="queries")
+    if not len(table):
+        raise InputError(f"{queries} has no rows: list a drug and a line per row.")
     given = dose in table.columns
-    if not given:
-        limits = model / "dose_range.json"
-        if not limits.is_file():
-            raise InputError(f"{queries} has no column {dose!r} and {limits} is missing: add doses to the queries.")
-        low, high = read_json(limits)["dose_uM"]
-        pairs = table[[drug, cell]].drop_duplicates()
-        grid = pd.DataFrame({dose: np.logspace(np.log10(low), np.log10(high), _GRID)})
-        table = pairs.merge(grid, how="cross")
-    z = pd.to_numeric(table[dose], errors="coerce").to_numpy(float)
-    if not (np.isfinite(z) & (z > 0)).all():
-        raise InputError(f"{queries}, row {int(np.argmax(~(np.isfinite(z) & (z > 0)))) + 1}: {dose} must be > 0 (uM).")
-    names = table[drug].astype(str).to_numpy(), table[cell].astype(str).to_numpy()
-    mean, std = _with_std(fitted, *names, z)
+    if given and extrapolate:
+        raise InputError(f"{queries} has a column {dose!r}, so --extrapolate has nothing to do: leave it out.")
+    if not given and ranges is None:
+        raise InputError(f"{queries} has no column {dose!r} and {limits} is missing: add doses to the queries.")
+    try:
+        names = _text(table[drug], drug), _text(table[cell], cell)
+    except InputError as error:
+        raise InputError(f"{queries}: {error}") from None
+    strangers = _strangers(run, fitted, model, queries, names, smiles, expression)
+    pairs, pair = np.unique(np.column_stack(names), axis=0, return_inverse=True)
+    low, high = (
+        np.full((2, len(pairs)), np.nan) if ranges is None else np.array([ranges.find(d, c) for d, c in pairs]).T
+    )
+    if given:
+        z = pd.to_numeric(table[dose], errors="coerce").to_numpy(float)
+        good = np.isfinite(z) & (z > 0)
+        if not good.all():
+            raise InputError(f"{queries}, row {int(np.argmax(~good)) + 1}: {dose} must be > 0 (uM).")
+    else:
+        # Every pair once, in the order of the queries.
+        first = np.sort(np.unique(pair, return_index=True)[1])
+        start, end = (np.full(len(pairs), v) for v in ranges.screen) if extrapolate and ranges else (low, high)
+        if (start >= end).any():
+            d, c = pairs[int(np.argmax(start >= end))]
+            raise InputError(f"Only one dose was tested for {d} on {c}: add a column {dose!r} with doses to {queries}.")
+        share = np.linspace(0, 1, _GRID)
+        grid = 10.0 ** (np.log10(start)[:, None] + np.log10(end / start)[:, None] * share)
+        z = grid[pair[first]].ravel()
+        pair = np.repeat(pair[first], _GRID)
+        names = pairs[pair, 0], pairs[pair, 1]
+    mean, std = _predict_pairs(run, fitted, pairs, pair, z, *strangers)
+    _applicability(run, fitted, *strangers)
     out = pd.DataFrame({"drug": names[0], "cell_line": names[1], "dose_uM": z, "inhibition": mean})
     if std is not None:
         out["std"] = std
+    if ranges is None:
+        out["extrapolated"] = pd.array([pd.NA] * len(out), dtype="boolean")
+        run.warn(f"{limits} is missing, so which doses were tested is not known: the column extrapolated is empty.")
+    else:
+        beyond = outside(z, low[pair], high[pair])
+        out["extrapolated"] = beyond
+        if not ranges.drugs:
+            run.warn(
+                "The model comes from an older version that kept only the screen's range of doses: extrapolated marks doses "
+                "outside that, not outside what was tested for the drug; fit again to have it by drug."
+            )
+        else:
+            untested = sorted(set(pairs[:, 0]) - set(ranges.drugs))
+            if untested:
+                run.warn(
+                    f"{len(untested)} drug(s) were never measured: their range of doses is the whole screen's "
+                    f"({ranges.screen[0]:.3g} to {ranges.screen[1]:.3g} uM)."
+                )
+        if beyond.any():
+            run.warn(
+                f"{int(beyond.sum()):,} of {len(out):,} predictions are at doses that were not tested for the pair (column "
+                "extrapolated): nothing measured bounds them."
+            )
+        run.result(extrapolated=int(beyond.sum()))
     run.title = "Dose-response predictions"
-    run.table("predictions", out, caption="Predicted inhibition (0 none, 1 all dead); std of a new measurement.")
+    run.table(
+        "predictions",
+        out,
+        caption="Predicted inhibition (0 none, 1 all dead); std of a new measurement; extrapolated: dose outside the tested "
+        "range.",
+    )
     if not given:
-        n = len(out) // _GRID
-        found = curve_metrics(z.reshape(n, _GRID), mean.reshape(n, _GRID))
-        found.insert(0, "cell_line", names[1].reshape(n, _GRID)[:, 0])
-        found.insert(0, "drug", names[0].reshape(n, _GRID)[:, 0])
+        at = pair[::_GRID]
+        found = curve_metrics(
+            z.reshape(-1, _GRID), mean.reshape(-1, _GRID), tested=(low[at], high[at]), extrapolate=extrapolate
+        )
+        found.insert(0, "cell_line", pairs[at, 1])
+        found.insert(0, "drug", pairs[at, 0])
         run.table("curve_metrics", found, caption="IC50 (µM), AAC and Emax of every predicted curve.")
     run.result(rows=len(out))
+
+
+def _strangers(
+    run: Run,
+    fitted: Any,
+    model: Path,
+    queries: Path,
+    names: tuple[np.ndarray, np.ndarray],
+    smiles: Path | None,
+    expression: Path | None,
+) -> tuple[dict[str, str], dict[str, pd.Series]]:
+    """SMILES of the drugs and expression of the lines that the model does not know; refuses what it cannot predict."""
+    import pandas as pd
+
+    from assay._core.files import read_table
+
+    from ._data import _names, _read_smiles, _text
+
+    drugs, cells = fitted._strangers(*names)
+    preset = fitted.preset
+    structures: dict[str, str] = {}
+    rows: dict[str, pd.Series] = {}
+    if drugs:
+        if fitted.drugs_.kind == "identity":
+            raise InputError(
+                f"{queries}: the model in {model} knows its drugs by name only and has not seen {_names(drugs)}; fit with "
+                "--smiles and --preset new_drugs to predict new drugs."
+            )
+        if smiles is None:
+            raise InputError(
+                f"{queries}: the model has not seen the drug(s) {_names(drugs)}; give their structures with --smiles."
+            )
+        table = read_table(smiles, required=["drug", "smiles"], what="SMILES table")
+        try:
+            # Of a drug that is listed several times the last structure would win; two different ones are a mistake.
+            table = table.assign(drug=_text(table["drug"], "drug"))
+            table = table[table["drug"].isin(drugs)].drop_duplicates(["drug", "smiles"])
+            twice = sorted(set(table["drug"][table["drug"].duplicated()]))
+            if twice:
+                raise InputError(f"Several structures are given for {_names(twice)}: keep one.")
+            structures = _read_smiles(table) or {}
+        except InputError as error:
+            raise InputError(f"{smiles}: {error}") from None
+        lacking = [d for d in drugs if d not in structures]
+        if lacking:
+            raise InputError(
+                f"{smiles} has no structure for the drug(s) {_names(lacking)}, which the model has not seen."
+            )
+        if preset not in ("new_drugs", "paper-drugs"):
+            run.warn(f"The model was fitted with preset {preset}: for new drugs --preset new_drugs is the tested one.")
+    if cells:
+        if fitted.cells_.kind == "identity":
+            raise InputError(
+                f"{queries}: the model in {model} knows its lines by name only and has not seen {_names(cells)}; fit with "
+                "--expression and --preset new_cells to predict new lines."
+            )
+        if expression is None:
+            raise InputError(
+                f"{queries}: the model has no expression of the line(s) {_names(cells)}; give it with --expression."
+            )
+        genes = read_table(expression, what="expression table")
+        genes = genes.set_index(genes.columns[0])
+        genes.index = genes.index.map(lambda name: str(name).strip())
+        genes.columns = genes.columns.map(str)
+        lacking = [c for c in cells if c not in genes.index]
+        if lacking:
+            raise InputError(
+                f"{expression} has no row for the line(s) {_names(lacking)}, which the model has not seen."
+            )
+        genes = genes.loc[genes.index.isin(cells)]
+        for repeated, what in ((genes.index, "line"), (genes.columns, "gene")):
+            if repeated.has_duplicates:
+                twice = sorted(set(repeated[repeated.duplicated()]))
+                raise InputError(f"{expression} holds the {what}(s) {_names(twice)} more than once: keep one.")
+        genes = genes.reindex(columns=fitted.cells_.genes).apply(pd.to_numeric, errors="coerce")
+        absent = genes.isna().sum(axis=1)
+        for c in cells:
+            rows[c] = genes.loc[c]
+            try:
+                fitted.cells_.align(rows[c])
+            except InputError as error:
+                raise InputError(f"{expression}, line {c}: {error}") from None
+        if absent.any():
+            run.warn(
+                f"{int((absent > 0).sum())} new line(s) lack a value for up to {int(absent.max())} of the "
+                f"{genes.shape[1]} training genes: those take the training mean."
+            )
+        if preset == "measured" or preset == "new_drugs":
+            run.warn(f"The model was fitted with preset {preset}: for new lines --preset new_cells is the tested one.")
+    return structures, rows
+
+
+def _applicability(run: Run, fitted: Any, structures: dict[str, str], rows: dict[str, pd.Series]) -> None:
+    """How near the new drugs and lines are to those of the training: a table, and a note where some are far."""
+    import pandas as pd
+
+    from ._data import _names
+
+    found: list[dict[str, Any]] = []
+    for d in structures:
+        reach = fitted.applicability(smiles=structures[d])
+        entry = {"kind": "drug", "name": d, "nearest": reach["nearest_drug"], "tanimoto": reach["tanimoto"]}
+        found.append(entry | {"far": bool(reach["warnings"])})
+    for c in rows:
+        reach = fitted.applicability(expression=rows[c])
+        entry = {"kind": "line", "name": c, "nearest": reach["nearest_cell"], "distance": reach["cell_distance"]}
+        found.append(entry | {"far": bool(reach["warnings"])})
+    if not found:
+        return
+    far = {kind: [str(e["name"]) for e in found if e["kind"] == kind and e["far"]] for kind in ("drug", "line")}
+    if far["drug"]:
+        run.warn(
+            f"{len(far['drug'])} new drug(s) are unlike every training drug, so expect little more than the mean curve: "
+            f"{_names(far['drug'])}; see applicability.csv."
+        )
+    if far["line"]:
+        run.warn(
+            f"{len(far['line'])} new line(s) are far from every training line, so their curves are extrapolations: "
+            f"{_names(far['line'])}; see applicability.csv."
+        )
+    run.table(
+        "applicability",
+        pd.DataFrame(found),
+        caption="New drugs and lines: nearest training neighbour with its Tanimoto similarity, or its distance in units of "
+        "the usual distance between training lines; far: little can be promised.",
+    )
+
+
+def _predict_pairs(
+    run: Run,
+    fitted: Any,
+    pairs: np.ndarray,
+    pair: np.ndarray,
+    z: np.ndarray,
+    structures: dict[str, str],
+    rows: dict[str, pd.Series],
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Predict row i, which is `pairs[pair[i]]` at dose `z[i]`; the deviation is NaN where the model has none."""
+    import numpy as np
+
+    from ._arcanet import ApplicabilityWarning
+
+    new = np.array([d in structures or c in rows for d, c in pairs])
+    mean, std = np.full(len(z), np.nan), np.full(len(z), np.nan)
+    by_name = np.flatnonzero(~new[pair])
+    if len(by_name):
+        mean[by_name], found = _with_std(fitted, pairs[pair[by_name], 0], pairs[pair[by_name], 1], z[by_name])
+        if found is not None:
+            std[by_name] = found
+    order = np.argsort(pair, kind="stable")
+    places = np.split(order, np.searchsorted(pair[order], np.arange(1, len(pairs))))
+    for k in run.progress(np.flatnonzero(new), desc="new drugs and lines"):
+        d, c = (str(name) for name in pairs[k])
+        sides: dict[str, Any] = {"smiles": structures[d]} if d in structures else {"drug": d}
+        sides |= {"expression": rows[c]} if c in rows else {"cell": c}
+        at = places[k]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ApplicabilityWarning)  # said once for each drug and line, not for each pair
+            try:
+                mean[at], std[at] = fitted.predict_curve(z[at], **sides, return_std=True)
+            except InputError as error:
+                if "uncertainty" not in str(error):
+                    raise
+                mean[at] = fitted.predict_curve(z[at], **sides)
+    return mean, std if np.isfinite(std).any() else None
 
 
 def evaluate(
@@ -685,6 +916,7 @@ def _fit(
 
     from ._hill import HillModel
     from ._metrics import noise_floor, value_variance
+    from ._ranges import TestedRanges
     from ._report import plot_calibration, plot_errors
     from ._splits import SPLITTERS
 
@@ -711,8 +943,7 @@ def _fit(
     final = _train(run, _make("arcanet", run, preset, epochs, ensemble), "arcanet", data, None, "final")
     folder = run.artefact_folder("model")
     final.save_pretrained(folder)
-    measured = data.dose[data.mask]
-    write_json(folder / "dose_range.json", {"dose_uM": [float(measured.min()), float(measured.max())]})
+    write_json(folder / "dose_range.json", TestedRanges.of(data).to_json())
     hill = HillModel(4).fit(data)
     curves = _dense_metrics(final, data, gp=getattr(final, "residual_gp_", None), seed=run.seed)
 

@@ -298,20 +298,31 @@ def read_thunor(path: str | Path, *, dataset_drug: int = 0) -> pd.DataFrame:
     ------
     MissingExtra
         without the packages thunor and tables.
+    InputError
+        for a file without controls on the plates of its wells, or with several assays of which none counts cells.
     """
     reader = require("thunor.io", "pip:'thunor tables'")
     screen = reader.read_hdf(str(path))
-    doses = screen.doses.reset_index()
-    assays = screen.assays.reset_index()
+    if screen.controls is None:
+        raise InputError(f"{path} holds no control wells, so its cell counts cannot become viabilities.")
+    assays, controls = screen.assays.reset_index(), screen.controls.reset_index()
+    names = sorted(set(assays["assay"]))
+    counts = screen.dip_assay_name or (names[0] if len(names) == 1 else None)
+    if counts is None:
+        raise InputError(f"{path} holds several assays and none of them counts cells: {', '.join(names)}.")
+    assays, controls = assays[assays["assay"] == counts], controls[controls["assay"] == counts]
     last = assays.sort_values("timepoint").groupby("well_id", as_index=False).last()[["well_id", "value"]]
-    wells = doses.merge(last, on="well_id")
-    controls = screen.controls.reset_index().sort_values("timepoint")
-    controls = controls.groupby(["cell_line", "plate", "well_num"], as_index=False).last()
+    wells = screen.doses.reset_index().merge(last, on="well_id")
+    controls = controls.sort_values("timepoint").groupby(["cell_line", "plate", "well_id"], as_index=False).last()
     middle = controls.groupby(["cell_line", "plate"])["value"].median().rename("control")
-    wells = wells.merge(middle, left_on=["cell_line", "plate_id"], right_index=True)
-    drug = wells["drug"].map(lambda names: names[dataset_drug] if isinstance(names, tuple) else names)
-    molar = wells["dose"].map(lambda values: values[dataset_drug] if isinstance(values, tuple) else values)
-    return _long(drug, wells["cell_line"], 1e6 * molar, wells["value"] / wells["control"], plate=wells["plate_id"])
+    wells = wells.merge(middle, left_on=["cell_line", "plate"], right_index=True)
+    if wells.empty:
+        raise InputError(f"{path}: no treated well shares plate and line with a control well.")
+    # Drugs and doses of a well are tuples; a well without the drug asked for belongs to another screen.
+    wells = wells[[len(names) > dataset_drug for names in wells["drug"]]]
+    drug = wells["drug"].map(lambda names: names[dataset_drug])
+    molar = wells["dose"].map(lambda values: values[dataset_drug])
+    return _long(drug, wells["cell_line"], 1e6 * molar, wells["value"] / wells["control"], plate=wells["plate"])
 
 
 def _long(drug: Any, cell: Any, dose: Any, viability: Any, **extra: Any) -> pd.DataFrame:

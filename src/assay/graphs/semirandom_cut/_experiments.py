@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from assay._core.errors import InputError, require
 from assay.claims import interleaved
 
-from ._bisection import SemiRandomBisection
+from ._bisection import SemiRandomBisection, _search
 from ._hierarchy import DasguptaHierarchy, dasgupta_cost
 from ._instances import adversary, make_semirandom_cut, make_semirandom_hsbm
 from ._rounding import _cut, best_prefixes, fiedler_vectors, prefix_labels, window
@@ -102,6 +102,13 @@ def split(arm: str, W: sp.csr_array, seed: int) -> tuple[np.ndarray, SemiRandomB
     if arm == "lowrank":
         model = SemiRandomBisection(balance=BALANCE, random_state=seed).fit(W)
         return model.labels_, model
+    if arm == "lowrank-no-moves":
+        return SemiRandomBisection(balance=BALANCE, refine=False, random_state=seed).fit(W).labels_, None
+    if arm == "lowrank-sweeps":
+        # the rounding of the relaxation alone: random directions, no eigenvectors, flows, heavy clusters or moves
+        model = SemiRandomBisection(balance=BALANCE, refine=False, heavy=False, certify=False, random_state=seed)
+        options = model._options(flow=False, fiedler=False)
+        return _search(model._prepare(W), options, np.random.default_rng(seed)).labels, None
     if arm in ("metis", "metis-loose"):
         return metis_cut(W, seed, 100 if arm == "metis-loose" else None), None
     if arm == "kahip":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -157,6 +157,8 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
         Seed.
     n_jobs : int, default 1
         Threads per split; the result does not depend on it.
+    directed : {"error", "symmetrize"}, default "error"
+        A directed networkx graph or an asymmetric matrix is refused, or both directions of an edge are added up.
 
     Attributes
     ----------
@@ -214,6 +216,7 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
         refine: bool = True,
         random_state: Any = None,
         n_jobs: int = 1,
+        directed: Literal["error", "symmetrize"] = "error",
     ) -> None:
         self.n_clusters = n_clusters
         self.leaf_size = leaf_size
@@ -223,6 +226,7 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
         self.refine = refine
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.directed = directed
 
     def fit(self, W: Any, y: Any = None) -> DasguptaHierarchy:
         """Build the tree.
@@ -230,14 +234,14 @@ class DasguptaHierarchy(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         W : sparse matrix or array of shape (n, n), or networkx graph
-            Symmetric non-negative weights (similarities, not distances).
+            Symmetric non-negative weights (similarities, not distances; see `directed`).
         y : ignored
 
         Returns
         -------
         self
         """
-        A, names = as_csr(W)
+        A, names = as_csr(W, directed=self.directed)
         n = A.shape[0]
         if not 1 <= self.n_clusters <= n:
             raise InputError(f"n_clusters must lie in [1, {n}] for {n} vertices, but it is {self.n_clusters}.")

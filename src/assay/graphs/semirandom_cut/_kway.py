@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,6 +40,8 @@ class SemiRandomKWay(ClusterMixin, BaseEstimator):
         Most rounds over the neighbouring pairs; a round without gain ends them earlier.
     random_state : int, Generator, RandomState or None, default None
         Seed.
+    directed : {"error", "symmetrize"}, default "error"
+        A directed networkx graph or an asymmetric matrix is refused, or both directions of an edge are added up.
 
     Attributes
     ----------
@@ -95,6 +97,7 @@ class SemiRandomKWay(ClusterMixin, BaseEstimator):
         refine: bool = True,
         max_rounds: int = 3,
         random_state: Any = None,
+        directed: Literal["error", "symmetrize"] = "error",
     ) -> None:
         self.n_clusters = n_clusters
         self.imbalance = imbalance
@@ -104,6 +107,7 @@ class SemiRandomKWay(ClusterMixin, BaseEstimator):
         self.refine = refine
         self.max_rounds = max_rounds
         self.random_state = random_state
+        self.directed = directed
 
     def fit(self, W: Any, y: Any = None, sample_weight: Any = None) -> SemiRandomKWay:
         """Partition the graph.
@@ -111,7 +115,7 @@ class SemiRandomKWay(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         W : sparse matrix or array of shape (n, n), or networkx graph
-            Symmetric non-negative weights.
+            Symmetric non-negative weights (see `directed`).
         y : ignored
         sample_weight : array of shape (n,), optional
             Positive vertex weights; default 1 each.
@@ -120,7 +124,7 @@ class SemiRandomKWay(ClusterMixin, BaseEstimator):
         -------
         self
         """
-        A, names = as_csr(W)
+        A, names = as_csr(W, directed=self.directed)
         n, k = A.shape[0], self.n_clusters
         if isinstance(k, bool) or int(k) != k or not 2 <= k <= n:
             raise InputError(f"n_clusters must be a whole number in [2, {n}] for {n} vertices, but it is {k}.")

@@ -1,4 +1,4 @@
-"""What others would cut on the same graph: spectral methods, and METIS and KaHIP where they are installed."""
+"""What others would cut on the same graph: spectral methods, Kernighan-Lin, chance; METIS and KaHIP where installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
 
-__all__ = ["PEER_PACKAGES", "peer_partitions"]
+__all__ = ["KERNIGHAN_LIN_UP_TO", "PEER_PACKAGES", "RANDOM", "peer_partitions"]
 
 # module: the name that a report shows, and the package that brings it
 PEER_PACKAGES = {"pymetis": ("METIS", "pymetis"), "kahip": ("KaHIP", "kahip")}
@@ -23,6 +23,9 @@ _INT32 = 2**31 - 1
 _STRONG_UP_TO = 50_000
 # scikit-learn's SpectralClustering needs minutes beyond this (its ARPACK shift-invert factorises the graph).
 _SKLEARN_UP_TO = 20_000
+# networkx moves vertices in Python loops: half a second at 5,000 vertices, six at 20,000, growing with their square.
+KERNIGHAN_LIN_UP_TO = 5_000
+RANDOM = "random cut"
 
 
 def peer_partitions(
@@ -66,6 +69,10 @@ def peer_partitions(
         score = _Lazy(lambda: _spectral_score(W, np.random.default_rng(seed)))
         methods.append(("spectral, sweep", lambda: _sweep(W, score(), balance, vertex_weight)))
         methods.append(("spectral, median", lambda: _median(score(), vertex_weight)))
+        methods.append((RANDOM, lambda: _random(vertex_weight, seed)))
+        # it halves the number of vertices, whatever they weigh
+        if W.shape[0] <= KERNIGHAN_LIN_UP_TO and (vertex_weight == vertex_weight[0]).all():
+            methods.append(("Kernighan-Lin (networkx)", lambda: _kernighan_lin(W, seed)))
     if W.shape[0] <= _SKLEARN_UP_TO and W.nnz:
         methods.append(("SpectralClustering (scikit-learn)", lambda: _sklearn(W, parts, seed)))
     if _installed("pymetis"):
@@ -136,6 +143,20 @@ def _median(score: np.ndarray, weight: np.ndarray) -> np.ndarray:
     order = np.argsort(score, kind="stable")
     labels = np.empty(len(score), dtype=np.int64)
     labels[order] = np.cumsum(weight[order]) > weight.sum() / 2
+    return labels
+
+
+def _random(weight: np.ndarray, seed: int) -> np.ndarray:
+    """Vertices in random order, halved by weight: what no method may be worse than."""
+    return _median(np.random.default_rng([seed, 1]).permutation(len(weight)), weight)
+
+
+def _kernighan_lin(W: sp.csr_array, seed: int) -> np.ndarray:
+    import networkx as nx
+
+    sides = nx.algorithms.community.kernighan_lin_bisection(nx.from_scipy_sparse_array(W), seed=seed)
+    labels = np.zeros(W.shape[0], dtype=np.int64)
+    labels[list(sides[1])] = 1
     return labels
 
 

@@ -13,6 +13,7 @@ _S2K = {"n": 2000, "instance": "dense"}
 _S8K = {"n": 8000, "instance": "dense"}
 _S32K = {"n": 32000, "instance": "dense"}
 _THIN = {"n": 32000, "instance": "thin"}
+_THIN_2K = {"n": 2000, "instance": "thin"}
 # The graph of seed 1000 was profiled while the search was made fast, and the instance was chosen by results on it.
 _FRESH = 2000
 _MESHES = ["4elt", "delaunay_n15", "rgg_n_2_15_s0"]
@@ -35,6 +36,15 @@ def _tiers(
     }
 
 
+def _small(size: dict[str, Any]) -> dict[str, Tier]:
+    """One size for all tiers, a fraction of a second per cell."""
+    return {
+        "quick": Tier(seeds=3, size=size, limit_s=60),
+        "standard": Tier(seeds=10, size=size, limit_s=600),
+        "full": Tier(seeds=20, size=size, limit_s=3600),
+    }
+
+
 CLAIMS = [
     Claim(
         id="semirandom-cut/constant-factor",
@@ -51,6 +61,35 @@ CLAIMS = [
         margin_reason="A twentieth covers sampling noise of the planted cut; the theorem allows any constant.",
         tiers=_tiers(_S2K, _S32K),
         caveat="One family of adversaries: random graph, pendant paths, cliques.",
+    ),
+    Claim(
+        id="semirandom-cut/constant-factor-8000",
+        says="The same at a quarter of the size: the factor does not grow with the graph.",
+        where="abstract; theorem 1.1",
+        experiment="planted",
+        first_seed=_FRESH,
+        metric="cut_over_planted",
+        unit="ratio",
+        better="lower",
+        ours="lowrank",
+        test=Bound(le=1.05),
+        margin_reason="As for the large size.",
+        tiers=_tiers(_S2K, _S8K),
+    ),
+    Claim(
+        id="semirandom-cut/certified-ratio",
+        says="The certificate shows each cut to be at most twice the optimum.",
+        where="abstract (approximation factor; the certificate is this library's)",
+        experiment="planted",
+        first_seed=_FRESH,
+        metric="certified_ratio",
+        unit="cut over lower bound",
+        better="lower",
+        ours="lowrank",
+        test=Bound(le=2.0),
+        margin_reason="1.65 when the method was specified, up to 1.9 on thin cuts at tuning seeds; two is a round factor above.",
+        tiers=_tiers(_S2K, _S32K),
+        caveat="Most of the ratio is the gap of the relaxation: the cuts themselves are below the planted ones.",
     ),
     Claim(
         id="semirandom-cut/within-alpha",
@@ -209,6 +248,40 @@ CLAIMS = [
         test=Ratio(at_least=1.0),
         margin_reason="Equal is good enough.",
         tiers=_tiers(_S2K | {"instance": "thin"}, _THIN),
+        peers=_PEERS,
+    ),
+    Claim(
+        id="semirandom-cut/sweeps-against-metis",
+        says="At n = 2000 with a thin cut, sweeps over random directions alone, without flows and moves, cut at most a twentieth "
+        "more than METIS, which is ahead of them.",
+        where="beyond the paper",
+        experiment="planted",
+        first_seed=_FRESH,
+        metric="cut",
+        unit="edge weight",
+        better="lower",
+        ours="lowrank-sweeps",
+        against=["metis", "metis-loose"],
+        test=Ratio(at_least=1 / 1.05),
+        margin_reason="The rounding that the theory speaks of; one to two per cent when the method was specified, 3.7 at tuning "
+        "seeds. Flows and moves regain a twentieth.",
+        tiers=_small(_THIN_2K),
+        peers=_PEERS,
+    ),
+    Claim(
+        id="semirandom-cut/no-moves-against-metis",
+        says="With flows but without Fiduccia-Mattheyses moves, the cut of such a graph is at most 1.02 of that of METIS.",
+        where="beyond the paper",
+        experiment="planted",
+        first_seed=_FRESH,
+        metric="cut",
+        unit="edge weight",
+        better="lower",
+        ours="lowrank-no-moves",
+        against=["metis", "metis-loose"],
+        test=Ratio(at_least=1 / 1.02),
+        margin_reason="METIS refines by moves itself; two per cent is what it was ahead when the method was specified.",
+        tiers=_small(_THIN_2K),
         peers=_PEERS,
     ),
     Claim(

@@ -54,7 +54,7 @@ def advise(report: pd.DataFrame) -> list[str]:
     ----------
     report : pandas.DataFrame
         From :meth:`RotationMonitor.report` or :func:`analyse_checkpoints`; needs ``layer, ratio, angle_predicted, norm,
-        norm_predicted, spread, half_life_steps, dim`` and, if there, ``radial`` and ``invariance``.
+        norm_predicted, spread, half_life_steps, dim`` and, if there, ``radial``, ``radial_rms`` and ``invariance``.
 
     Returns
     -------
@@ -152,7 +152,11 @@ def _some(names: pd.Series) -> str:
 
 def _cause(row: dict[str, Any], total: int | None = None) -> str:
     norm, target, half_life = row["norm"], row.get("norm_predicted", math.nan), row.get("half_life_steps", math.nan)
-    radial, invariance = row.get("radial", math.nan), row.get("invariance", "unknown")
+    invariance = row.get("invariance", "unknown")
+    along = f"{row.get('radial', math.nan):+.2f}"
+    if math.isfinite(row.get("radial_rms", math.nan)):
+        # The mean of the shares is small at equilibrium whatever the layer is; the usual share of one step tells.
+        along = f"{row['radial_rms']:.2f} of it lies along"
     power = int(row.get("norm_power", 2))
     speed = row["relative"]
     slow = speed < 1
@@ -165,12 +169,12 @@ def _cause(row: dict[str, Any], total: int | None = None) -> str:
         if total is not None and left > total:
             about = "at the present lr that takes longer than the whole run"
         if invariance == "none":
-            return f"its gradient is not orthogonal to the weight ({radial:+.2f}), not scale-invariant; norm {off:.1f}x"
+            return f"its gradient is not orthogonal to the weight ({along}), not scale-invariant; norm {off:.1f}x"
         trend = "still falling" if off > 1 else "still growing"
         return f"its norm is {off:.1f}x the equilibrium norm and {trend}; {about}"
     if invariance == "none":
         return (
-            f"gradient not orthogonal to the weight ({radial:+.2f}), not scale-invariant; normalise its output or treat the "
+            f"gradient not orthogonal to the weight ({along}), not scale-invariant; normalise its output or treat the "
             "prediction as a rough guide"
         )
     if invariance == "layer":

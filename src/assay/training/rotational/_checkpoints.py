@@ -329,6 +329,7 @@ def analyse_checkpoints(
                 "spread": float(per_neuron.std() / per_neuron.mean()) if per_neuron.mean() > 0 else 0.0,
                 "wander": wander,
                 "half_life_steps": float(half_life),
+                "share_before_equilibrium": share.get(record.name, math.nan),
                 "norm_power": 4 if rule == "sgdm" else 2,
             }
         )

@@ -320,8 +320,9 @@ def equilibrium_in_network(arm: str, seed: int, data: Images, size: Mapping[str,
         "median_deviation": float(abs(convs["ratio"].median() - 1)),
         "median_ratio": float(convs["ratio"].median()),
         "head_ratio": float(head["ratio"]),
-        "head_radial": float(monitor.neurons(head["layer"])["radial"].abs().median()),
-        "conv_radial": convs["radial"].abs().tolist(),
+        "head_radial": float(head["radial_rms"]),
+        "head_radial_mean": float(monitor.neurons(head["layer"])["radial"].abs().median()),
+        "conv_radial": convs["radial_rms"].tolist(),
         # Angles, not ratios: the statement is that layers turn alike, whatever the prediction.
         "layer_spread": float(convs["angle"].std(ddof=0) / convs["angle"].mean()),
         "neuron_spread": float(convs["spread"].median()),
@@ -344,10 +345,10 @@ def zero_shot(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dic
 
 
 def warmup(arm: str, seed: int, data: Images, size: Mapping[str, Any]) -> dict[str, Any]:
-    """Accuracy lost by leaving the warmup out, at a high learning rate with layer norm."""
+    """Accuracy lost by leaving the warmup out; the size says at which learning rate and with which norm (layer norm)."""
     steps, found = int(size["steps"]), {}
     for warm in (0, int(size["warmup"])):
-        net = make_network(data, size, seed, norm="ln")
+        net = make_network(data, size, seed, norm=str(size.get("norm", "ln")))
         optimizer = make_optimizer(arm, net, lr=float(size["lr"]), weight_decay=float(size["weight_decay"]))
         factor = schedule(steps, warmup=warm)
         train(net, optimizer, data, steps, seed, batch=int(size.get("batch", 128)), noise=_noise(size), factor=factor)

@@ -405,7 +405,8 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
         f"{prefix}rotation",
         table,
         caption="Every layer over the last third of the run. Angles are radians between checkpoints, rotation radians per step; "
-        "spread is the variation between the neurons of a layer (std/mean); wander is 1 for a free walk, .5 for circling.",
+        "spread is the variation between the neurons of a layer (std/mean); wander is 1 for a free walk, .5 for circling; "
+        "share_before_equilibrium is the part of the run until the norm first was within 15 % of its equilibrium (1: never).",
         columns=[
             "layer",
             "dim",
@@ -418,6 +419,7 @@ def _present(run: Run, found: SeriesAnalysis, optimizer: str, prefix: str = "", 
             "wander",
             "norm",
             "norm_predicted",
+            "share_before_equilibrium",
         ],
         rows=60,
     )

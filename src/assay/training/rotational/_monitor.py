@@ -28,6 +28,9 @@ __all__ = ["RotationMonitor", "describe_group", "neuron_rows"]
 BAND = 0.15
 #: Median share of the gradient along the weight below which a layer is taken as scale-invariant.
 INVARIANT = 0.05
+#: A gradient of random direction in C dimensions has a share of 1/sqrt(C) along the weight: in a wide layer that alone is
+#: below `INVARIANT`, so the threshold is never above half of it. Where the scale does not matter the share is 1e-6 to 1e-3.
+CHANCE = 0.5
 
 
 @dataclass
@@ -180,7 +183,7 @@ class RotationMonitor:
 
     Notes
     -----
-    1. One copy of the watched weights is kept, and nothing per step except one row of six numbers per layer.
+    1. One copy of the watched weights is kept, and nothing per step except one row of seven numbers per layer.
     2. No cosine is ever formed: in float32 the angle of 1e-4 rad would be lost. The difference of two close float32
        weights is exact, and its part orthogonal to the weight gives the angle to full precision.
     3. Averages of squares, because the prediction is a root mean square.
@@ -366,7 +369,13 @@ class RotationMonitor:
         angle = torch.atan2(perp, after - along)
         alive = (before > 0) & (after > 0)
         radial = radial_dot / (grad * before)
-        values = torch.stack([angle, angle**2, after, radial, (grad * before) ** 2, radial_dot])
+        whole = torch.zeros(len(self._watches), dtype=radial_dot.dtype, device=target)
+        whole.index_add_(0, self._segment, radial_dot.nan_to_num())
+        # Squares of the shares as well: once decay holds the norms, the mean of <g, w> is small whatever the layer is.
+        squared = (grad * before) ** 2
+        # A step without a gradient says nothing; its sum of nothing must not enter as a zero.
+        whole = torch.where(radial_dot.isnan(), math.nan, whole[self._segment])
+        values = torch.stack([angle, angle**2, after, radial, squared, radial**2, whole**2])
         values = torch.where(alive, values, math.nan)
         self._samples += 1
         if self._mean is None:
@@ -424,7 +433,8 @@ class RotationMonitor:
         self._mean_squared_rate = [0.0] * len(self._watches)
 
     def neurons(self, layer: str) -> pd.DataFrame:
-        """Averages of one layer per neuron: angle (root mean square), norm, radial share, gradient size at norm 1.
+        """Averages of one layer per neuron: angle (root mean square), norm, radial share (mean and root mean square over the
+        measurements), gradient size at norm 1.
 
         Parameters
         ----------
@@ -447,6 +457,7 @@ class RotationMonitor:
                 "angle_std": (mean[1] - mean[0] ** 2).clamp_min(0).sqrt().numpy(),
                 "norm": mean[2].numpy(),
                 "radial": mean[3].numpy(),
+                "radial_rms": mean[5].sqrt().numpy(),
                 "grad_rms": mean[4].sqrt().numpy(),
             }
         )
@@ -463,15 +474,18 @@ class RotationMonitor:
         -------
         pandas.DataFrame
             ``layer, dim, neurons, norm, norm_predicted, angle, angle_predicted, ratio, spread, half_life_steps, radial,
-            scale_invariant, at_equilibrium`` and ``invariance`` (``neuron``, ``layer`` or ``none``).
+            scale_invariant, at_equilibrium``, ``invariance`` (``neuron``, ``layer`` or ``none``) and ``radial_rms``.
 
         Notes
         -----
         1. ``angle`` is radians per step, root mean square over neurons and the remembered measurements.
         2. ``spread``: standard deviation over mean of the neurons' angles.
-        3. ``scale_invariant``: the median size of the neurons' mean radial shares is below .05 (of the sizes, because the
-           shares of a last layer's classes have both signs and nearly cancel). ``invariance`` is ``layer`` where the shares
-           cancel over the layer but not within its neurons (LayerNorm after a linear layer). ``radial`` is the signed median.
+        3. ``scale_invariant``: ``radial_rms``, the median over neurons of the root mean square of their radial shares over the
+           measurements, is below .05 and below half of what a gradient of random direction has, 1/sqrt(dim). Single gradients
+           decide, not their mean: weight decay can only hold a norm if the mean share is small, so at equilibrium the mean of
+           a last layer is as small (.02 to .04) as its single shares are large (.3). ``invariance`` is ``layer`` where the
+           shares cancel over the layer in every step but not within its neurons (LayerNorm after a linear layer).
+           ``radial`` is the signed median of the means.
         4. ``at_equilibrium``: angle within 15 % of the prediction, and the norm too where it can be predicted.
         """
         import pandas as pd
@@ -499,10 +513,11 @@ class RotationMonitor:
             shares = mean[3][~mean[3].isnan()]
             radial = float(shares.median()) if shares.numel() else math.nan
             invariance = "unknown"
+            radial_rms = math.nan
             if shares.numel():
-                per_neuron = float(shares.abs().median())
-                invariance = "neuron" if per_neuron < INVARIANT else "none"
-                if invariance == "none" and _cancels(mean[5], mean[4], mean[2]):
+                radial_rms = float(mean[5][~mean[5].isnan()].sqrt().median())
+                invariance = "neuron" if radial_rms < min(INVARIANT, CHANCE / math.sqrt(watch.dim)) else "none"
+                if invariance == "none" and _cancels(mean[6], mean[4], mean[2], watch.dim):
                     invariance = "layer"
             ratio = measured / predicted if predicted > 0 else math.nan
             near = abs(ratio - 1) <= BAND
@@ -524,6 +539,7 @@ class RotationMonitor:
                     "scale_invariant": invariance == "neuron",
                     "at_equilibrium": bool(near),
                     "invariance": invariance,
+                    "radial_rms": radial_rms,
                 }
             )
         frame = pd.DataFrame(rows)
@@ -579,15 +595,17 @@ class RotationMonitor:
         return draw_monitor(self, Path(path))
 
 
-def _cancels(along: Tensor, squared: Tensor, norm: Tensor) -> bool:
-    """Whether <g, w> sums to nothing over the layer although it does not within its neurons.
+def _cancels(whole_squared: Tensor, squared: Tensor, norm: Tensor, dim: int) -> bool:
+    """Whether <g, w> sums to nothing over the layer in every step although it does not within its neurons.
 
-    ``along`` holds <g, w> per neuron, ``squared`` the mean of (|g| |w|)^2.
+    ``whole_squared`` holds the mean square of the layer's <g, w> (the same for each neuron), ``squared`` the mean of
+    (|g| |w|)^2 per neuron.
     """
-    known = ~(along.isnan() | squared.isnan())
-    whole = (squared[known].sqrt() / norm[known]).square().sum().sqrt() * norm[known].square().sum().sqrt()
+    known = ~squared.isnan()
+    size = (squared[known].sqrt() / norm[known]).square().sum().sqrt() * norm[known].square().sum().sqrt()
     # A fifth of the threshold for neurons: what is exactly zero stays below it with room for the epsilon of the norm layer.
-    return bool(along[known].sum().abs() < INVARIANT / 5 * whole)
+    limit = min(INVARIANT / 5, CHANCE / math.sqrt(dim * int(known.sum())))
+    return bool(whole_squared[known][0].sqrt() < limit * size)
 
 
 def _group_equilibrium(group: Mapping[str, Any], dim: int, grad_rms: float | None) -> dict[str, float]:

@@ -66,6 +66,20 @@ _WARMUP = _tiers(
     {"steps": 150, "warmup": 30, "lr": 0.1, "weight_decay": 0.02, "width": 8, "batch": 128},
     {"steps": 1500, "warmup": 300, "lr": 0.1, "weight_decay": 0.02, "width": 16, "batch": 128},
 )
+# What counts as moderate: AdamW at a fifth of the rate above; SGD with momentum and batch norm at .4.
+_MODERATE = {
+    kind: _tiers(
+        {"steps": 20, "warmup": 5, **settings, "width": 8, "batch": 64, "noise": 1.0},
+        {"steps": 150, "warmup": 30, **settings, "width": 8, "batch": 128},
+        {"steps": 1500, "warmup": 300, **settings, "width": 16, "batch": 128},
+        # At tuning seeds AdamW's drop scattered by 1.5 points around 3.5; ten pairs bring the interval below the margin.
+        seeds=10,
+    )
+    for kind, settings in {
+        "adamw": {"lr": 0.02, "weight_decay": 0.02, "norm": "ln"},
+        "sgdm": {"lr": 0.4, "weight_decay": 2e-3, "norm": "bn"},
+    }.items()
+}
 _SWEEP = _tiers(
     {"steps": 45, "width": 8, "product": 1e-3, "lrs": [2.5e-4, 1.6e-2], "batch": 32, "noise": 1.0},
     {"steps": 300, "width": 8, "product": 1e-3, "lrs": [2.5e-4, 1e-3, 4e-3, 1.6e-2]},
@@ -203,16 +217,18 @@ CLAIMS = [
     ),
     Claim(
         id="rotational/last-layer-flagged",
-        says="The last linear layer, which nothing normalises, is reported as not scale-invariant: a share of its gradient lies "
-        "along the weight.",
+        says="The last linear layer, which nothing normalises, is reported as not scale-invariant: a share of its single "
+        "gradients lies along the weight (root mean square).",
         where="section 3 (scale invariance is assumed)",
         experiment="equilibrium_in_network",
+        # The monitor was changed after the seeds from 1000 on had shown that the mean over steps hides the layer.
+        first_seed=2000,
         metric="head_radial",
         unit="share of the gradient",
         better="higher",
         ours="sgdm",
         test=Bound(ge=0.05),
-        margin_reason="The monitor's threshold; scale-invariant convolutions have 1e-6.",
+        margin_reason="The monitor's threshold; scale-invariant convolutions have 1e-6, gradients of random direction .18.",
         tiers=_SGDM_NETWORK,
         data=["cifar16", "digits"],
         smoke_quick=True,
@@ -233,6 +249,22 @@ CLAIMS = [
         data=["cifar16", "digits"],
         smoke_quick=True,
         caveat=SMALL,
+    ),
+    Claim(
+        id="rotational/adamw-layers-alike",
+        says="Under AdamW the speeds of a network's layers differ by less than 15 % (std/mean).",
+        where=PAPER + "section 4.1, figure 5",
+        experiment="equilibrium_in_network",
+        metric="layer_spread",
+        unit="std/mean over layers",
+        better="lower",
+        ours="adamw",
+        test=Bound(le=0.15),
+        margin_reason="The band within which a report calls a layer's speed as predicted; .12 when the method was specified.",
+        tiers=_NETWORK,
+        data=["cifar16", "digits"],
+        smoke_quick=True,
+        caveat=SMALL + " Stem and shortcuts, which turn slower, are counted.",
     ),
     Claim(
         id="rotational/adamw-balances-neurons",
@@ -284,7 +316,36 @@ CLAIMS = [
         tiers=_WARMUP,
         data=["cifar16", "digits"],
         smoke_quick=True,
-        caveat="Layer norm, lr .1, few steps. At moderate lr neither needs warmup.",
+        caveat="Layer norm, lr .1, few steps. At moderate lr neither needs warmup (rotational/moderate-lr-*).",
+    ),
+    *(
+        Claim(
+            id=f"rotational/moderate-lr-{arm}",
+            says=f"At a moderate learning rate {name} needs warmup less: leaving it out costs under five points.",
+            where="section 6 (warmup matters at high learning rates)",
+            experiment="warmup",
+            first_seed=2000,
+            metric="drop",
+            unit="points",
+            better="lower",
+            ours=arm,
+            test=Superior(by=5.0),
+            margin_reason="Half of the ten points that AdamW loses at lr .1.",
+            tiers=_MODERATE["sgdm" if arm == "sgdm" else "adamw"],
+            data=["cifar16", "digits"],
+            smoke_quick=True,
+            caveat=note + " Few steps: " + SMALL,
+        )
+        for arm, name, note in (
+            ("adamw", "AdamW", "Layer norm, lr .02."),
+            ("rvadamw", "RVAdamW", "Layer norm, lr .02."),
+            (
+                "sgdm",
+                "SGD with momentum",
+                "Batch norm, lr .4. At lr 1.6 eight tuning seeds lost 3.8 points on average, from -2 to 13: too much "
+                "scatter for a verdict.",
+            ),
+        )
     ),
     Claim(
         id="rotational/lr-and-decay-roles",
@@ -339,7 +400,26 @@ CLAIMS = [
     ),
     Claim(
         id="rotational/weight-standardisation-accuracy",
-        says="Balanced rotation, by weight standardisation or by RVSGD, improves the accuracy of a layer-norm network.",
+        says="Balanced rotation by weight standardisation improves the accuracy of a layer-norm network.",
+        where="section 4.2, 6",
+        experiment="standardisation",
+        # Up to seed 1004 these accuracies were computed, and lay in the open, before the claim was made.
+        first_seed=2000,
+        metric="accuracy",
+        unit="%",
+        better="higher",
+        ours="sgdm_ws",
+        against=["sgdm"],
+        test=Superior(by=0.0),
+        margin_reason="A direction; at a tuning seed 34 against 40 %.",
+        tiers=_STANDARDISE,
+        data=["cifar16", "digits"],
+        smoke_quick=True,
+        caveat=SMALL,
+    ),
+    Claim(
+        id="rotational/rvsgd-accuracy",
+        says="Balanced rotation by RVSGD improves the accuracy of a layer-norm network.",
         where="section 4.2, 6",
         experiment="standardisation",
         metric="accuracy",
@@ -349,6 +429,24 @@ CLAIMS = [
         against=["sgdm"],
         test=Superior(by=0.0),
         margin_reason="A direction; at a tuning seed 40 against 45 %.",
+        tiers=_STANDARDISE,
+        data=["cifar16", "digits"],
+        smoke_quick=True,
+        caveat=SMALL,
+    ),
+    Claim(
+        id="rotational/rvsgd-balances-neurons",
+        says="RVSGD makes the neurons of a layer-norm network's layers rotate evenly, without weight standardisation.",
+        where="section 4.2, 6",
+        experiment="standardisation",
+        first_seed=2000,
+        metric="neuron_spread",
+        unit="std/mean over neurons",
+        better="lower",
+        ours="rvsgd",
+        against=["sgdm"],
+        test=Ratio(at_least=4.0),
+        margin_reason="A quarter of the spread; at a tuning seed .013 against .197.",
         tiers=_STANDARDISE,
         data=["cifar16", "digits"],
         smoke_quick=True,
@@ -370,7 +468,25 @@ CLAIMS = [
         tiers=_IMBALANCE,
         data=["cifar16", "digits"],
         smoke_quick=True,
-        caveat=SMALL + " A quarter of the speed costs about half of that.",
+        caveat=SMALL,
+    ),
+    Claim(
+        id="rotational/imbalance-quarter",
+        says="So does making half of the neurons rotate four times slower.",
+        where="section 6 (imbalance experiment)",
+        experiment="imbalance",
+        first_seed=2000,
+        metric="accuracy",
+        unit="%",
+        better="higher",
+        ours="balanced",
+        against=["quarter"],
+        test=Superior(by=0.0),
+        margin_reason="A direction; one to two points when the method was specified.",
+        tiers=_IMBALANCE,
+        data=["cifar16", "digits"],
+        smoke_quick=True,
+        caveat=SMALL,
     ),
 ]
 
