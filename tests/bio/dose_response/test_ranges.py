@@ -132,6 +132,7 @@ def test_without_doses_curves_stay_in_the_range_of_the_pair(named, tmp_path):
     assert not found.extrapolated.any()
     assert not metrics.extrapolated.any()
     assert not run.warnings
+    assert (run.out / "figures/predicted_curves.svg").is_file()
     np.testing.assert_allclose(
         found.inhibition, named[1].predict(found.drug, found.cell_line, found.dose_uM), atol=1e-6
     )

@@ -312,11 +312,13 @@ def predict(
             )
         run.result(extrapolated=int(beyond.sum()))
     run.title = "Dose-response predictions"
+    run.subtitle = f"{len(pairs):,} pairs of a drug and a line, {len(out):,} doses"
     run.table(
         "predictions",
         out,
         caption="Predicted inhibition (0 none, 1 all dead); std of a new measurement; extrapolated: dose outside the tested "
         "range.",
+        show=given,  # a curve is read in its picture
     )
     if not given:
         at = pair[::_GRID]
@@ -325,8 +327,52 @@ def predict(
         )
         found.insert(0, "cell_line", pairs[at, 1])
         found.insert(0, "drug", pairs[at, 0])
-        run.table("curve_metrics", found, caption="IC50 (µM), AAC and Emax of every predicted curve.")
+        _predicted_panels(run, found, z.reshape(-1, _GRID), mean.reshape(-1, _GRID), std)
+        run.table(
+            "curve_metrics",
+            found,
+            caption="IC50 (µM; ∞ where 50 % is not reached), largest effect and AAC of every predicted curve, over the doses "
+            "from dose_min to dose_max (µM).",
+            columns=[
+                "drug",
+                "cell_line",
+                "ic50",
+                "ic50_status",
+                "e_max",
+                "aac",
+                "dose_min",
+                "dose_max",
+                "extrapolated",
+            ],
+        )
     run.result(rows=len(out))
+
+
+def _predicted_panels(
+    run: Run, found: pd.DataFrame, doses: np.ndarray, mean: np.ndarray, std: np.ndarray | None, most: int = 12
+) -> None:
+    """The first curves, as pictures."""
+    import numpy as np
+
+    from ._report import plot_curves
+
+    nothing = np.empty(0)
+    panels = []
+    for j, row in enumerate(found.head(most).itertuples()):
+        spread = None if std is None else 1.96 * std.reshape(mean.shape)[j]
+        panels.append(
+            {
+                "title": f"{row.drug} / {row.cell_line}"[:28],
+                "subtitle": f"IC50 {row.ic50:.3g} µM" if row.ic50_status == "reached" else "50 % not reached",
+                **{"dose": nothing, "effect": nothing, "sd": nothing, "held_out": nothing.astype(bool)},
+                "grid": doses[j],
+                "curves": {"ARCANet": mean[j]},
+                "band": None if spread is None else (mean[j] - spread, mean[j] + spread),
+            }
+        )
+    more = f" The first {most} of {len(found):,}." if len(found) > most else ""
+    fig = plot_curves(panels, n_columns=min(4, len(panels)))
+    run.figure("predicted_curves", fig, caption=f"Predicted curves; dotted: half of the cells are inhibited.{more}")
 
 
 def _strangers(
