@@ -364,7 +364,10 @@ def _predicted_panels(
             {
                 "title": f"{row.drug} / {row.cell_line}"[:28],
                 "subtitle": f"IC50 {row.ic50:.3g} µM" if row.ic50_status == "reached" else "50 % not reached",
-                **{"dose": nothing, "effect": nothing, "sd": nothing, "held_out": nothing.astype(bool)},
+                "dose": nothing,
+                "effect": nothing,
+                "sd": nothing,
+                "held_out": nothing.astype(bool),
                 "grid": doses[j],
                 "curves": {"ARCANet": mean[j]},
                 "band": None if spread is None else (mean[j] - spread, mean[j] + spread),
