@@ -214,7 +214,9 @@ def read_table(
             raise InputError(f"{path} is not a readable Parquet file ({error}).") from error
     else:
         text = open_text(path)
-        header = text.readline().rstrip("\n")
+        start, header = 0, text.readline().rstrip("\n")
+        while header.startswith("# "):  # remarks above the header, such as where a sample comes from
+            start, header = text.tell(), text.readline().rstrip("\n")
         delimiter = max(_DELIMITERS, key=header.count)
         if header.count(delimiter) == 0 and len(required) > 1:
             raise InputError(
@@ -225,7 +227,7 @@ def read_table(
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InputError(f"{path}, line 1: the column {repeated[0]!r} occurs more than once; rename one.")
-        text.seek(0)
+        text.seek(start)
         try:
             frame = pd.read_csv(text, sep=delimiter, skipinitialspace=True, low_memory=False)
         except pd.errors.ParserError as error:

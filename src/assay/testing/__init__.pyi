@@ -1,3 +1,4 @@
+from ._acquisition import check_acquisition as check_acquisition
 from ._calculator import check_calculator as check_calculator
 from ._cases import Case as Case
 from ._cases import CheckResult as CheckResult
@@ -12,6 +13,7 @@ from ._kinds import checks_for as checks_for
 from ._method import check_method as check_method
 from ._method import checks_for_method as checks_for_method
 from ._module import check_module as check_module
+from ._online import check_online_learner as check_online_learner
 from ._optimizer import check_optimizer as check_optimizer
 from ._run import FakeRun as FakeRun
 from ._run import Result as Result
@@ -25,12 +27,14 @@ __all__ = [
     "FakeRun",
     "Result",
     "cases_of",
+    "check_acquisition",
     "check_calculator",
     "check_case",
     "check_estimator",
     "check_graph_algorithm",
     "check_method",
     "check_module",
+    "check_online_learner",
     "check_optimizer",
     "checks_for",
     "checks_for_method",

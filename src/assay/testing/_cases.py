@@ -17,7 +17,7 @@ class Case:
     name : str
         Shown in the test's id; usually the class name, with what differs from the default.
     kind : str
-        A kind that has checks: "estimator", "optimizer", "torch module", "graph algorithm" or "calculator".
+        A kind that has checks: "estimator", "optimizer", "torch module", "graph algorithm", "acquisition" or "calculator".
     make : callable
         Called without arguments, gives a fresh object each time: an unfitted estimator or graph algorithm, a
         callable ``params -> Optimizer``, a module, or the function of a calculator.

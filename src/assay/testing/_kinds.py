@@ -15,6 +15,8 @@ KINDS: dict[str, str] = {
     "torch module": "_module",
     "graph algorithm": "_graph",
     "calculator": "_calculator",
+    "acquisition": "_acquisition",
+    "online learner": "_online",
 }
 
 

@@ -1,0 +1,7 @@
+"""Every case of kind "online learner" that a method declares keeps the contract of its kind."""
+
+KIND = "online learner"
+
+
+def test_contract(kind_check):
+    kind_check()
