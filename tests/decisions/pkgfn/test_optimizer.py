@@ -48,6 +48,16 @@ def test_fast_variant_runs_free_and_is_refused_restricted(chain, observe):
     assert opt.last_ask["evaluations"] <= 2  # one per node
 
 
+@pytest.mark.parametrize("method", ["pkgfn", "fast_pkgfn"])
+def test_free_candidates_stay_in_the_parent_bounds(chain, observe, method):
+    net = chain(parent_bounds={1: [[0.1], [0.12]]})  # far narrower than what node 0 gives
+    opt = FunctionNetworkOptimizer(net, method, budget=14.0, upstream_required=False, initial_data=observe(net, 5))
+    opt.ask()
+    proposed = [candidate["z"][-1] for candidate in opt.last_ask["nodes"] if candidate["node"] == 1]
+    assert len(proposed) == 1
+    assert 0.1 <= proposed[0] <= 0.12
+
+
 @pytest.mark.slow  # a whole run
 def test_it_finds_the_optimum_of_the_chain(chain, observe):
     net = chain()

@@ -718,6 +718,11 @@ class FunctionNetworkOptimizer:
     def _fast_candidate(self, acqf: PartialKnowledgeGradientFN, x: Tensor, Y: Tensor) -> NodeCandidate | None:
         net, j = self.network, acqf.node
         z = net.gather(j, x, Y)
+        n = len(net.active[j])
+        if j in net.parent_bounds:  # the sampled parents may lie where the step cannot be set to run
+            z = torch.cat(
+                [z[:n], torch.maximum(torch.minimum(z[n:], net.parent_bounds[j][1]), net.parent_bounds[j][0])]
+            )
         data = self._data[j][0]
         if self.noise == "fixed" and not bool(unseen(net, j, z[None], data)[0]):
             return None
@@ -726,7 +731,6 @@ class FunctionNetworkOptimizer:
             return None
         with torch.no_grad():
             value = float(acqf(z[None, None])[0])
-        n = len(net.active[j])
         return NodeCandidate(j, z[:n], z[n:], value, price, tuple(net.group_of[j]))
 
     def _ask_full(self) -> NodeCandidate:
