@@ -107,6 +107,25 @@ def test_resume_with_other_arguments_or_changed_input_is_refused(toy, table, tmp
     assert str(table) in changed.stderr
 
 
+def test_a_state_file_may_change_between_a_run_and_its_resumption(tmp_path):
+    state, table = tmp_path / "state.json", tmp_path / "table.csv"
+    state.write_text("1")
+    table.write_text("1")
+
+    def open_run(resume):
+        arguments = {"state": state, "table": table}
+        return Run(tmp_path / "out", command="toy serve", arguments=arguments, resume=resume, verbose=False)
+
+    with pytest.raises(KeyboardInterrupt), open_run(False):
+        state.write_text("2")
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), open_run(True):
+        raise KeyboardInterrupt
+    table.write_text("2")
+    with pytest.raises(InputError, match="table"):
+        open_run(True).open()
+
+
 def test_an_error_leaves_one_sentence_and_no_half_artefact(toy, table, tmp_path):
     died = toy("toy", "fit", table, "--fail", "half", "--out", tmp_path / "a")
     assert died.returncode == 1

@@ -275,7 +275,9 @@ class Run:
 
         arguments = {k: _toml(v) for k, v in self.arguments.items() if v is not None}
         inputs = {}
-        for value in self.arguments.values():
+        for name, value in self.arguments.items():
+            if name == "state":  # a job's own memory, which it changes: not what the run was made from
+                continue
             for item in value if isinstance(value, (list, tuple)) else [value]:
                 if isinstance(item, Path) and item.is_file():
                     inputs[str(item.resolve())] = sha256_file(item)

@@ -27,7 +27,9 @@ from assay.decisions.dual_balancing import (
     simulate,
 )
 from assay.decisions.dual_balancing._formats import read_log
-from assay.decisions.dual_balancing._replay import METHODS
+from assay.decisions.dual_balancing._log import default_multipliers
+from assay.decisions.dual_balancing._mechanisms import get_mechanism
+from assay.decisions.dual_balancing._replay import METHODS, benchmark
 from assay.decisions.dual_balancing._streams import STREAMS, knife, three_bids, trap
 
 
@@ -232,9 +234,19 @@ def test_real_auctions_within_ten_seconds():
     except MissingData:
         log, opt = make_log(156_063), 0.98
     log.value = np.minimum(log.value, 300.0)
+    known = {name: benchmark(log, get_mechanism(name), default_multipliers(), log.scale, 30.0 * len(log), 1.5)
+             for name in ("first", "second")}  # fmt: skip
     for method in METHODS:
         for mechanism in ("first", "second") if method.startswith("dual-balancing") else ("second",):
-            s = replay(method, log, budget=30.0 * len(log), roi_target=1.5, mechanism=mechanism, alpha=0.05).summary
+            s = replay(
+                method,
+                log,
+                budget=30.0 * len(log),
+                roi_target=1.5,
+                mechanism=mechanism,
+                alpha=0.05,
+                reference=known[mechanism],
+            ).summary
             assert s["seconds"] < 10
             assert s["spend"] <= 30.0 * len(log)
             if method.startswith("dual-balancing"):

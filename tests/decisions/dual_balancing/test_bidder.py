@@ -251,7 +251,7 @@ def test_two_asks_without_a_tell():
         bidder.observe(won=False)
 
 
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, "much", None])
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, "much", None, 10**400, 1e308, 1.1e6])
 def test_bad_values_are_refused(value):
     bidder = AutoBidder("second", 100, 10.0)
     before = json.dumps(bidder.state_dict())
@@ -269,6 +269,8 @@ def test_bad_values_are_refused(value):
         ("first", "one_sided", {"won": True, "price": 0.0}, "competing"),
         ("first", "full", {"won": False, "competing": -1.0}, "competing"),
         ("first", "full", {"won": False, "competing": math.nan}, "competing"),
+        ("second", "full", {"won": True, "price": 10**400}, "too large"),
+        ("second", "full", {"won": True, "price": 0.1, "value": 1e308}, "million times"),
     ],
 )  # fmt: skip
 def test_bad_answers_are_refused_and_change_nothing(mechanism, feedback, answer, match):
@@ -283,12 +285,39 @@ def test_bad_answers_are_refused_and_change_nothing(mechanism, feedback, answer,
     assert json.dumps(bidder.state_dict()) == before
 
 
+@pytest.mark.parametrize("feedback", ["full", "bandit"])
+def test_a_bid_of_nothing_cannot_have_won(feedback):
+    """Else a free reward would be credited to the return."""
+    bidder = AutoBidder("second", 100, 0.4, 1.2, feedback=feedback)
+    for k in range(20):  # the first bid of 0.5 and more is above the budget
+        if bidder.bid(0.5, k) == 0:
+            break
+    before = json.dumps(bidder.state_dict())
+    with pytest.raises(InputError, match="cannot have won"):
+        bidder.observe(k, won=True, price=0.0)
+    assert json.dumps(bidder.state_dict()) == before
+    bidder.observe(k, won=False)
+
+
+def test_names_of_ones_own_do_not_meet_those_made_up():
+    bidder = AutoBidder("second", 100, 10.0)
+    bidder.bid(0.5, "#0")
+    bidder.bid(0.4)
+    bidder.observe(won=False)
+    assert bidder.pending_ == 1
+    bidder.observe("#0", won=False)
+    with pytest.raises(InputError, match="whole number"):
+        bidder.bid(0.5, True)
+    assert math.copysign(1.0, bidder.bid(-0.0, "nothing")) == 1.0
+
+
 @pytest.mark.parametrize(
     "settings",
     [
         {"budget": 0}, {"horizon": 5}, {"mechanism": "third"}, {"mechanism": "soft_floor"}, {"mechanism": object()},
         {"max_value": 0.0}, {"timeout": 0}, {"roi_on": "hope"}, {"primal": "best"}, {"feedback": "some"},
-        {"multipliers": [0.5, 0.5]}, {"multipliers": [-1.0]}, {"roi_target": -1.0}, {"value_bins": 0}, {"budget": math.inf},
+        {"multipliers": [0.5, 0.5]}, {"multipliers": [-1.0]}, {"roi_target": -1.0}, {"roi_target": 1e308},
+        {"value_bins": 0}, {"budget": math.inf},
     ],
 )  # fmt: skip
 def test_bad_settings_are_refused(settings):

@@ -97,6 +97,22 @@ def test_margin_of_blocks_is_the_smallest():
     assert slater_margin(f, c, math.inf) == math.inf
 
 
+@pytest.mark.parametrize("omega", [None, 1.1])
+def test_margin_where_the_budget_cannot_bind(omega):
+    f, c = np.array([[0.0, 0.8, 0.3]]), np.array([[0.0, 0.5, 0.2]])
+    for rho in (1.0, 50.0, 1e25, 1e300):  # from about 1e20 on the solver takes a limit for infinite
+        got = slater_margin(f, c, rho, omega)
+        assert got == pytest.approx(rho if omega is None else 0.25, rel=1e-9)
+        assert hindsight_optimum(f, c, rho, omega)[0] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("rho", "omega"), [(-1.0, None), (math.nan, None), (0.1, -1.0), (0.1, math.nan), (0.1, 1e308)])
+def test_bad_limits_are_refused(rho, omega):
+    for function in (hindsight_optimum, slater_margin):
+        with pytest.raises(InputError, match=r"rho|omega"):
+            function([[0.0, 1.0]], [[0.0, 0.5]], rho, omega)
+
+
 def test_bad_tables_are_refused():
     with pytest.raises(InputError):
         hindsight_optimum([[0, 1]], [[0, 1, 2]], 0.1)

@@ -25,6 +25,16 @@ def written(table, path):
     return path
 
 
+@pytest.fixture
+def no_figures(monkeypatch):
+    """For tests of numbers: figures take most of a second per run, and other tests look at them."""
+    from assay.decisions.dual_balancing import _report
+
+    for name in [n for n in vars(_report) if n.startswith("plot_")]:
+        monkeypatch.setattr(_report, name, lambda *args: None)
+    monkeypatch.setattr(FakeRun, "figure", lambda self, name, fig, caption="": None)
+
+
 def test_evaluate_leaves_what_it_promises(tmp_path):
     path = written(frame(), tmp_path / "log.csv")
     run = FakeRun(tmp_path / "out")
@@ -44,7 +54,7 @@ def test_evaluate_leaves_what_it_promises(tmp_path):
     assert {"pacing", "roi", "multipliers", "landscape", "budget_grid"} <= figures
 
 
-def test_evaluate_gives_the_numbers_of_the_library(tmp_path):
+def test_evaluate_gives_the_numbers_of_the_library(tmp_path, no_figures):
     path = written(frame(), tmp_path / "log.csv")
     run = FakeRun(tmp_path / "out")
     _job.evaluate(path, budget=5000.0, roi=2.0, run=run)
@@ -113,7 +123,7 @@ def test_a_clock_that_goes_backwards_is_sorted_and_said(tmp_path):
     assert any("sorted" in note for note in log.notes)
 
 
-def test_won_only_logs_are_replayed_with_their_bias_stated(tmp_path):
+def test_won_only_logs_are_replayed_with_their_bias_stated(tmp_path, no_figures):
     table = frame(100)
     won = np.arange(100) % 3 > 0
     table["won"] = won.astype(int)
@@ -149,9 +159,11 @@ def edit(column, row, value):
         (edit("competing_price", 0, "inf"), "row 2"), (edit("timestamp", 7, "yesterday"), "timestamp"),
         (lambda t: t.drop(columns="value"), "no column 'value'"),
         (lambda t: t.drop(columns="competing_price"), "no column 'competing_price'"),
-        (lambda t: t.assign(value=0.0), "every value is 0"), (lambda t: t.head(5), "at least 10"),
+        (lambda t: t.assign(value=0.0), "every value is 0"),
+        (lambda t: t.head(5), "at least 10"),
         (lambda t: t.drop(columns="value").assign(pctr=0.1), "--value-per-click"),
         (lambda t: t.assign(won="maybe"), "neither 1 nor 0"),
+        (edit("value", 4, 1e308), "row 6, column value: 1e.308"), (edit("competing_price", 4, 1e200), "row 6, column comp"),
     ],
 )  # fmt: skip
 def test_bad_logs_are_refused_with_row_and_column(tmp_path, change, match):
@@ -173,7 +185,10 @@ def test_bad_logs_are_refused_with_row_and_column(tmp_path, change, match):
         (["--budget", "9", "--columns", "price=x"], "--columns"), (["--budget", "9", "--columns", "value=nope"], "nope"),
         (["--budget", "9", "--methods", "capped"], "alpha"), (["--budget", "9", "--price-scale", "0"], "--price-scale"),
         (["--budget", "9", "--reserve", "1", "--mechanism", "gsp"], "--reserve"),
-        (["--budget", "9", "--value-bins", "0"], "value_bins"),
+        (["--budget", "9", "--value-bins", "0"], "value_bins"), (["--budget", "1e308"], "--budget"),
+        (["--budget", "9", "--roi", "1e308"], "--roi"), (["--budget", "9", "--soft-floor", "1"], "--soft-floor goes"),
+        (["--budget", "9", "--alpha", "0.1"], "--alpha goes"),
+        (["--budget", "9", "--methods", "plain,capped", "--alpha", "-1"], "above 0"),
     ],
 )  # fmt: skip
 def test_bad_options_are_refused(tmp_path, options, match):
@@ -208,7 +223,7 @@ def test_serve_refuses_bad_settings_before_it_opens_anything(tmp_path):
     assert "s.json is torn" in done.err
 
 
-def test_target_curves(tmp_path):
+def test_target_curves(tmp_path, no_figures):
     (tmp_path / "a.csv").write_text("hour,spend\n0,1\n1,3\n2,0\n")
     assert read_target(tmp_path / "a.csv").tolist() == [1, 4, 4]
     (tmp_path / "b.csv").write_text("hour,cumulative\n0,1\n1,0.5\n")
@@ -237,7 +252,7 @@ def test_remarks_above_the_header_are_skipped(tmp_path):
     assert len(read_log(tmp_path / "a.csv")) == 20
 
 
-def test_realised_return_is_shown_where_conversions_are_known(tmp_path):
+def test_realised_return_is_shown_where_conversions_are_known(tmp_path, no_figures):
     table = frame(200).assign(pctr=lambda t: t["value"] / 1000, converted=1).drop(columns="value")
     run = FakeRun(tmp_path / "out")
     _job.evaluate(written(table, tmp_path / "a.csv"), budget=500.0, value_per_click=1000.0, run=run)
@@ -249,3 +264,80 @@ def test_seeds_change_draws_and_nothing_else():
     runs = [replay("dual-balancing", log, budget=20.0, mechanism="first", scale=1.0, random_state=s) for s in (0, 0, 1)]
     assert np.array_equal(runs[0].bids, runs[1].bids)
     assert not np.array_equal(runs[0].bids, runs[2].bids)
+
+
+def test_a_click_rate_above_one_is_refused(tmp_path):
+    table = frame(30).rename(columns={"value": "pctr"}).assign(pctr=0.1)
+    table.loc[3, "pctr"] = 4.0
+    with pytest.raises(InputError, match="row 5, column pctr: 4"):
+        read_log(written(table, tmp_path / "a.csv"), value_per_click=2.0)
+    np.savez(tmp_path / "a.npz", market_price=np.ones(30), pctr=table["pctr"])
+    with pytest.raises(InputError, match="entry 3 of pctr"):
+        read_log(tmp_path / "a.npz", value_per_click=2.0)
+
+
+@pytest.mark.parametrize("kind", ["U1", "complex128", "datetime64[s]"])
+def test_arrays_of_something_else_are_refused(tmp_path, kind):
+    np.savez(tmp_path / "a.npz", market_price=np.ones(30).astype(int).astype(kind), pctr=np.full(30, 0.1))
+    with pytest.raises(InputError, match="market_price holds"):
+        read_log(tmp_path / "a.npz", value_per_click=2.0)
+
+
+def test_other_budgets_are_replayed_with_the_same_target_curve(tmp_path, no_figures):
+    path, curve = written(frame(), tmp_path / "log.csv"), tmp_path / "t.csv"
+    curve.write_text("spend\n0.01\n1\n")  # nearly all in the second half
+    run = FakeRun(tmp_path / "out")
+    _job.evaluate(path, budget=1500.0, target_spend=curve, methods="dual-balancing", run=run)
+    log = read_log(path)
+    for row in pd.read_csv(tmp_path / "out" / "artefacts" / "budget_grid.csv").itertuples():
+        want = replay("dual-balancing", log, budget=row.budget, target_spend=read_target(curve)).summary
+        assert row.replayed_reward == pytest.approx(want["reward"], rel=1e-12)  # as the file has it
+
+
+def test_missing_conversions_are_said(tmp_path, no_figures):
+    table = frame().assign(converted=1.0)
+    table.loc[::2, "converted"] = np.nan
+    run = FakeRun(tmp_path / "out")
+    _job.evaluate(written(table, tmp_path / "a.csv"), budget=2000.0, value_per_click=2.0, methods="greedy", run=run)
+    assert "realised_roi" not in run.results
+    assert any("No realised return" in w for w in run.warnings)
+
+
+def test_lost_auctions_that_cost_nothing_are_said(tmp_path):
+    table = frame(40).assign(won=[1, 0] * 20)
+    table.loc[table["won"] == 0, "competing_price"] = 0.0
+    notes = read_log(written(table, tmp_path / "a.csv")).notes
+    assert any("20 lost auctions have a price to beat of 0" in note for note in notes)
+    table.loc[table["won"] == 0, "competing_price"] = 1.0
+    assert not any("price to beat of 0" in note for note in read_log(written(table, tmp_path / "b.csv")).notes)
+
+
+def test_what_is_wrong_with_the_numbers_names_the_file(tmp_path):
+    lost = frame(40).assign(won=0, competing_price=np.nan)
+    with pytest.raises(InputError, match=r"lost\.csv: every auction was lost"):
+        read_log(written(lost, tmp_path / "lost.csv"), won_only=True)
+    with pytest.raises(InputError, match="--price-scale"):
+        read_log(written(frame(40), tmp_path / "log.csv"), price_scale=1e-320)
+    (tmp_path / "a.txt").write_text("0 5 1:1\n1 nan 2:1\n" * 10)
+    with pytest.raises(InputError, match=r"a\.txt: competing bid 1"):
+        read_log(tmp_path / "a.txt", value_per_click=20.0)
+
+
+def test_the_words_name_who_was_ahead(tmp_path, no_figures, monkeypatch):
+    said = []
+    monkeypatch.setattr(FakeRun, "text", lambda self, heading, text: said.append(text))
+    for roi in (None, 1.2, 2.0):
+        _job.evaluate(
+            written(frame(), tmp_path / "a.csv"),
+            budget=5000.0,
+            roi=roi,
+            mechanism="first",
+            run=FakeRun(tmp_path / f"{roi}"),
+        )
+        summary = pd.read_csv(tmp_path / f"{roi}" / "artefacts" / "summary.csv").set_index("method")
+        first = summary.loc["dual-balancing"]
+        scale = 2 * read_log(tmp_path / "a.csv").scale * np.sqrt(300)
+        kept = summary["violation"] <= (np.inf if roi is None else max(first["violation"], scale))
+        ahead = set(summary.index[(summary["reward"] > first["reward"]) & kept])
+        sentence = next((line for line in said[-2].split("\n\n") if line.startswith("Ahead")), "")
+        assert {name for name in summary.index if f"{name} (" in sentence} == ahead

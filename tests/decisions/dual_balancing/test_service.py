@@ -5,8 +5,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from assay._core.errors import AssayError, InputError
 from assay.decisions.dual_balancing import AutoBidder
 from assay.decisions.dual_balancing._ledger import Ledger
+from assay.testing import run_cli
 
 pytest.importorskip("uvicorn", reason="the service needs the extra `server`")
 pytest.importorskip("starlette", reason="the service needs the extra `server`")
@@ -181,14 +184,26 @@ def test_pages_and_refusals(tmp_path):
             ("/bid", {"value": 0.5, "id": [1]}), ("/bid", b"\xff\xfe"), ("/bid", {"value": True}),
             ("/observe", {"id": "unknown", "won": True}), ("/observe", {"id": first["id"], "won": False}),
             ("/observe", {"won": False}), ("/observe", {"id": "x", "won": "yes"}),
+            ("/bid", '{"value": 1' + "0" * 400 + "}"), ("/bid", '{"value": 1' + "0" * 5000 + "}"), ("/bid", "[" * 60_000),
+            ("/bid", '{"value": 1e308}'), ("/bid", {"value": 0.5, "id": "x" * 300}), ("/bid", {"value": 0.5, "id": 2**64}),
+            ("/bid", '{"value": 0.5, "id": "\\ud800"}'), ("/bid", {"value": 0.5, "id": ""}), ("/bid", {"v" * 9000: 0.5}),
+            ("/observe", {"id": first["id"], "won": True, "price": 10**400}),
+            ("/observe", {"id": first["id"], "won": True, "price": 0.1, "competing": [10**400]}),
+            ("/observe", {"id": first["id"], "won": True, "price": 0.1, "competing": {"a": 1}}),
         ]  # fmt: skip
         for path, body in refused:
             status, answer = service.ask("POST", path, body)
             assert status == 400, (path, body, answer)
             assert len(answer["error"].splitlines()) == 1
+            assert len(answer["error"]) < 300, "the answer repeats what was sent"
         assert service.ask("POST", "/bid", "x" * 70_000)[0] == 400
         assert service.ask("GET", "/state")[1] == before
         assert service.ask("GET", "/state", None, Host="evil.example")[0] == 400
+        for origin in ("https://evil.example", "null", "http://["):
+            assert service.ask("POST", "/bid", {"value": 0.5}, Origin=origin)[0] == 400
+        with socket.create_connection((service.connection.host, service.connection.port)) as half:
+            half.send(b"POST /bid HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+        assert service.ask("GET", "/state")[1] == before
         page = service.ask("GET", "/")[1]
         assert "<svg" in page
         assert not re.search(r"(?:src|href)=[\"']?https?:|@import|url\(", page), "the page loads something from outside"
@@ -197,10 +212,37 @@ def test_pages_and_refusals(tmp_path):
             assert re.fullmatch(r"# (HELP|TYPE) \w+ .+|\w+ -?[0-9.e+-]+", line), line
         assert "assay_dual_balancing_bids_total 1" in text
         # two services on one file would each overwrite what the other wrote
-        second = Service(tmp_path, "again", *OPTIONS)
-        _, err = second.process.communicate(timeout=60)
-        assert second.process.returncode == 2
-        assert "in use" in err
+        address = ("--state", tmp_path / "state.json", "--out", tmp_path / "again", "--port", "0", "--quiet")
+        second = run_cli("dual-balancing", "serve", *OPTIONS, *address)
+        assert second.code == 2
+        assert "in use" in second.err
+        assert service.ask("POST", "/bid", {"value": 0.5}, Origin="http://localhost:1")[0] == 200
+        # many at once: every answer is booked once, and the journal tells it in one order
+        done = []
+
+        def client(k):
+            connection = http.client.HTTPConnection("127.0.0.1", service.connection.port, timeout=30)
+            for i in range(5):
+                for path, body in (("/bid", {"value": 0.3}), ("/observe", {"won": True, "price": 0.0001})):
+                    connection.request("POST", path, json.dumps(body | {"id": f"{k}-{i}"}))
+                    answer = connection.getresponse()
+                    answer.read()
+                    done.append(answer.status)
+            connection.close()
+
+        threads = [threading.Thread(target=client, args=(k,)) for k in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert done == [200] * 80
+        state = service.ask("GET", "/state")[1]
+        assert state["answered"] == before["answered"] + 40
+        service.process.kill()
+        service.process.wait()
+    again = Ledger(AutoBidder("second", 5000, 150.0, 1.3, timeout=100, random_state=0), tmp_path / "state.json")
+    assert (again.bidder.spend_, again.bidder.lambda_) == (state["spend"], state["lambda"])
+    again.close()
 
 
 def make_bidder(**settings):
@@ -271,6 +313,9 @@ def test_old_lines_beyond_a_snapshot_are_not_done_twice(tmp_path):
         (lambda s, j: s.write_text("[]"), "not a state file"),
         (lambda s, j: s.unlink(), "without its state file"),
         (lambda s, j: j.write_bytes(j.read_bytes().replace(b'"e"', b'"e', 1)), "line 1"),
+        (lambda s, j: j.write_bytes(j.read_bytes().replace(b'"value"', b'"valu"', 1)), "line 1: damaged"),
+        (lambda s, j: j.write_bytes(b'{"n": 1, "e": "bid", "id": 0, "value": -1, "bid": 0}\n'), "line 1: value must"),
+        (lambda s, j: j.write_bytes(b"\0" * 50 + b"\n"), "line 1: damaged"),
         (lambda s, j: j.write_bytes(b"\n".join(j.read_bytes().split(b"\n")[2:])), "missing"),
     ],
 )
@@ -339,3 +384,21 @@ def test_a_state_of_another_configuration_is_refused_by_name(tmp_path):
         Ledger(make_bidder(timeout=51), tmp_path / "s.json")
     with pytest.raises(InputError, match="mechanism"):
         Ledger(AutoBidder("second", 3000, 100.0, 1.2, random_state=3, timeout=50), tmp_path / "s.json")
+
+
+def test_made_up_ids_step_aside_for_those_of_the_caller(tmp_path):
+    ledger = Ledger(make_bidder(), tmp_path / "s.json")
+    ledger.bid(0.5, "auction-1")
+    first, _ = ledger.bid(0.5)
+    assert first != "auction-1"
+    state = json.dumps(ledger.bidder.state_dict())
+    abandon(ledger)
+    again = Ledger(make_bidder(), tmp_path / "s.json")
+    assert json.dumps(again.bidder.state_dict()) == state
+    again.close()
+
+
+@pytest.mark.parametrize("path", [".", "", "/", "/proc/none/s.json"])
+def test_a_path_that_cannot_be_a_file_is_refused(path):
+    with pytest.raises(InputError, match="state file"):
+        Ledger(make_bidder(), path)

@@ -29,6 +29,7 @@ from ._kernels import (
     play_multiplier,
 )
 from ._learners import (
+    ROI_LIMIT,
     _Weights,
     bandit_rate,
     check_count,
@@ -181,7 +182,7 @@ def build_setup(
     has_budget = budget is not None
     B = math.inf if budget is None else check_number("budget", budget, open_low=True)
     if roi_target is not None:
-        roi_target = check_number("roi_target", roi_target)
+        roi_target = check_number("roi_target", roi_target, 0.0, ROI_LIMIT)
     E = max((len(item.usage) for item in extra), default=0)
     rows, limits, caps, steps = [], [], [], []
     root = math.sqrt(T)

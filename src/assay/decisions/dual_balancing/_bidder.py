@@ -44,6 +44,9 @@ FORMAT = "assay dual-balancing bidder 1"
 # Ids of bids that timed out are remembered this long: a late win costs money and must still be booked.
 _REMEMBERED = 10_000
 _HISTORY = 2_000
+# A value above max_value stretches the unit once, and for good; beyond this many times it is a mistake (another currency,
+# micros, a torn message), and stretching would leave nothing to learn from. Near 1e308 the unit itself would overflow.
+_FARTHEST = 1e6
 
 
 class AutoBidder:
@@ -200,11 +203,11 @@ class AutoBidder:
             If the value is negative or not finite, the id waits already, the last unnamed bid has no answer, or the
             horizon is over.
         """
-        v = check_number("value", value)
+        v = self._worthwhile(value)
         state, setup = self._state, self._setup
-        if auction_id is not None and not isinstance(auction_id, (str, int)):
+        if isinstance(auction_id, bool) or (auction_id is not None and not isinstance(auction_id, (str, int))):
             raise InputError(f"auction_id must be a text or a whole number, got {type(auction_id).__name__}.")
-        key = f"#{self._counters['unnamed']}" if auction_id is None else auction_id
+        key = self._made_up() if auction_id is None else auction_id
         if key in self._pending:
             raise InputError(f"The auction {key!r} has a bid already that waits for its answer.")
         if key in self._gone:
@@ -225,6 +228,22 @@ class AutoBidder:
             self._counters["unnamed"] += 1
         self._reserve()
         return float(entry["bid"])
+
+    def _worthwhile(self, value: Any) -> float:
+        v = check_number("value", value) + 0.0  # -0.0 would become a bid of -0.0
+        if v > _FARTHEST * self._declared:
+            raise InputError(
+                f"The value {v:g} is more than a million times max_value = {self._declared:g}; check the currency, or declare "
+                "a larger max_value."
+            )
+        return v
+
+    def _made_up(self) -> str:
+        """A name for a bid without one; where a caller's own id looks like it, the next."""
+        n = self._counters["unnamed"]
+        while (key := f"#{n}") in self._pending or key in self._gone:
+            n += 1
+        return key
 
     def _draw(self, v: float, entry: dict[str, Any]) -> None:
         bids = np.minimum(v * self.grid, self._setup.unit)[None]
@@ -333,6 +352,8 @@ class AutoBidder:
             if price not in (None, 0, 0.0):
                 raise InputError(f"A lost auction costs nothing, got price {price!r}.")
             return 0.0
+        if entry["bid"] <= 0:
+            raise InputError("The bid was 0, which means not to take part, so it cannot have won.")
         if price is None:
             raise InputError("A win needs its price.")
         paid = check_number("price", price)
@@ -343,7 +364,7 @@ class AutoBidder:
     def _worth(self, entry: dict[str, Any], won: bool, value: float | None) -> float:
         if self.roi_on == "realised" and won and value is None:
             raise InputError("roi_on='realised' needs value= for a win: what it brought.")
-        worth = entry["value"] if value is None else check_number("value", value)
+        worth = entry["value"] if value is None else self._worthwhile(value)
         return float(worth) if won else 0.0
 
     def _rivals(self, competing: Any) -> NDArray[np.float64] | None:
@@ -546,6 +567,10 @@ class AutoBidder:
     def pending_(self) -> int:
         """Bids that wait for an answer."""
         return len(self._pending)
+
+    def knows(self, auction_id: Hashable) -> bool:
+        """Whether a bid under this id waits, or timed out not long ago."""
+        return auction_id in self._pending or auction_id in self._gone
 
     @property
     def answered_(self) -> int:

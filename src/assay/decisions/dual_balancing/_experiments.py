@@ -299,10 +299,10 @@ def interval(arm: str, seed: int, data: Any, size: Mapping[str, Any], device: st
 def for_a_bidder(arm: str, seed: int, data: Any, size: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Second price in the order of the log: reward and spending of this method and of what bidders use today.
 
-    size: ``T``, ``windows``. Arms: "dual-balancing", "dual-balancing-grid", "greedy", "linear", "pi", "adaptive-pacing".
+    size: ``T``. Arms: "dual-balancing", "dual-balancing-grid", "greedy", "linear", "pi", "adaptive-pacing".
     """
     T, log = size["T"], data.data
-    # neighbouring windows of the log; the seed only draws the learner's actions, so a seed is one window
+    # A seed is a window of the log. Neighbouring seeds overlap by half, so their results are not independent.
     start = (seed * T // 2) % (len(log) - T + 1)
     part = log.take(slice(start, start + T))
     stream = BidLog(np.clip(part.value / 300.0, 0, 1), part.competing / 300.0)

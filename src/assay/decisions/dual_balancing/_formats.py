@@ -11,7 +11,7 @@ import numpy as np
 from assay._core.errors import InputError
 from assay._core.files import open_text, read_bytes, read_table
 
-from ._log import BidLog
+from ._log import LARGEST, BidLog
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,16 +80,23 @@ def read_log(
         If a column is missing, or a number is missing, negative or infinite; names the row.
     """
     path = Path(path)
-    if not (np.isfinite(price_scale) and price_scale > 0):
-        raise InputError(f"--price-scale must be above 0, got {price_scale}.")
-    if value_per_click is not None and not (np.isfinite(value_per_click) and value_per_click > 0):
-        raise InputError(f"--value-per-click must be above 0, got {value_per_click}.")
+    if not 1 / LARGEST <= price_scale <= LARGEST:
+        raise InputError(f"--price-scale must be above 0 and no more than {LARGEST:g}, got {price_scale}.")
+    if value_per_click is not None and not 1 / LARGEST <= value_per_click <= LARGEST:
+        raise InputError(f"--value-per-click must be above 0 and no more than {LARGEST:g}, got {value_per_click}.")
     if path.suffix.lower() == ".npz":
         return _npz(path, value_per_click, price_scale)
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".yzx", ".yzx.txt")) or (name.endswith(".txt") and _looks_yzx(path)):
         return _yzx(path, value_per_click, price_scale)
     return _table(path, columns or {}, value_per_click, price_scale, won_only)
+
+
+def _log(path: Path, value: Any, competing: Any, **fields: Any) -> BidLog:
+    try:
+        return BidLog(value, competing, **fields, name=path.name)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _table(path: Path, columns: dict[str, str], per_click: float | None, scale: float, won_only: bool) -> BidLog:
@@ -107,6 +114,12 @@ def _table(path: Path, columns: dict[str, str], per_click: float | None, scale: 
         if per_click is None:
             raise InputError(f"{path}: the values are click rates ({names['pctr']}); give --value-per-click.")
         rate, value_name = column("pctr"), names["pctr"]
+        if rate is not None and (rate > 1).any():
+            row = int(np.argmax(rate > 1))
+            raise InputError(
+                f"{path}, row {row + 2}, column {value_name}: {rate[row]:g}; a click rate lies in [0, 1] (per cent? divide by "
+                "100), and a worth in currency is named value."
+            )
         value = rate * per_click if rate is not None else None
     else:
         raise InputError(
@@ -135,9 +148,16 @@ def _table(path: Path, columns: dict[str, str], per_click: float | None, scale: 
             )
         keep = ~(unknown & ~won)
         rows = rows[keep]
+        if not len(rows):
+            raise InputError(f"{path}: every auction was lost at an unknown price, so --won-only leaves none.")
         notes.append(f"{int((~keep).sum()):,} lost auctions without a price are left out.")
     _check(value, value_name, path, rows)
     _check(price, price_name, path, rows)
+    if won is not None and (free := int((~won[rows] & (price[rows] == 0)).sum())):
+        notes.append(
+            f"{free:,} lost auctions have a price to beat of 0, so that any bid wins them for nothing; where the price is "
+            "unknown, leave the cell empty."
+        )
     if won is not None and won[rows].all():
         notes.append(
             "Only won auctions: what a higher bid would have won is unknown, and the prices are those below the old bids. "
@@ -163,11 +183,11 @@ def _table(path: Path, columns: dict[str, str], per_click: float | None, scale: 
         notes.append("No timestamp: the rows are taken in the order of the file, and hours are not shown.")
     converted = column("converted")
     campaign = frame[names["campaign"]].astype(str).to_numpy() if "campaign" in names else None
-    log = BidLog(
-        np.asarray(value)[rows], np.stack(rivals, axis=1)[rows], floor=None if floor is None else floor[rows] / scale,
+    log = _log(
+        path, np.asarray(value)[rows], np.stack(rivals, axis=1)[rows], floor=None if floor is None else floor[rows] / scale,
         hour=None if hour is None else hour[rows], won=None if won is None else won[rows],
         paid=None if paid is None else paid[rows] / scale, converted=None if converted is None else converted[rows],
-        campaign=None if campaign is None else campaign[rows], name=path.name, notes=notes,
+        campaign=None if campaign is None else campaign[rows], notes=notes,
     )  # fmt: skip
     return _checked(log, path)
 
@@ -223,11 +243,12 @@ def _flags(frame: pd.DataFrame, name: str, path: Path) -> NDArray[np.bool_]:
 
 
 def _check(x: Any, name: str, path: Path, rows: NDArray[np.int64]) -> None:
-    bad = ~(np.isfinite(x[rows]) & (x[rows] >= 0))
+    bad = ~((x[rows] >= 0) & (x[rows] <= LARGEST))
     if bad.any():
         row = int(rows[np.argmax(bad)])
         what = "missing" if np.isnan(x[row]) else f"{x[row]:g}"
-        raise InputError(f"{path}, row {row + 2}, column {name}: {what}; a number of 0 or more is needed.")
+        limit = f" and at most {LARGEST:g}" if x[row] > LARGEST else ""
+        raise InputError(f"{path}, row {row + 2}, column {name}: {what}; a number of 0 or more{limit} is needed.")
 
 
 def _seconds(frame: pd.DataFrame, name: str, path: Path) -> NDArray[np.float64]:
@@ -263,19 +284,21 @@ def _npz(path: Path, per_click: float | None, scale: float) -> BidLog:
         raise InputError(
             f"{path} needs the arrays market_price and value (or pctr); it has {', '.join(arrays) or 'none'}."
         )
+    for name in ("value", "pctr", "click", *ALIASES["competing_price"]):
+        if name in arrays and arrays[name].dtype.kind not in "buif":
+            raise InputError(f"{path}: the array {name} holds {arrays[name].dtype}; numbers are needed.")
+    if "value" not in arrays and (above := np.flatnonzero(arrays["pctr"] > 1)).size:
+        raise InputError(f"{path}: entry {above[0]} of pctr is above 1; click rates lie in [0, 1].")
     if "value" in arrays:
         value = arrays["value"].astype(np.float64)
     elif per_click is None:
         raise InputError(f"{path}: the values are click rates (pctr); give --value-per-click.")
     else:
         value = arrays["pctr"].astype(np.float64) * per_click
-    try:
-        log = BidLog(
-            value, price.astype(np.float64) / scale, converted=arrays.get("click"), name=path.name,
-            notes=["No timestamp: the rows are taken in the order of the file, and hours are not shown."],
-        )  # fmt: skip
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    log = _log(
+        path, value, price.astype(np.float64) / scale, converted=arrays.get("click"),
+        notes=["No timestamp: the rows are taken in the order of the file, and hours are not shown."],
+    )  # fmt: skip
     return _checked(log, path)
 
 
@@ -302,8 +325,8 @@ def _yzx(path: Path, per_click: float | None, scale: float) -> BidLog:
         raise InputError(f"{path}: the share of clicks is {rate:g}, so no value can be given to an impression.")
     note = f"No click rates: every impression is worth the mean click rate {rate:.4g} times --value-per-click."
     return _checked(
-        BidLog(
-            np.full(len(clicks), rate * per_click), np.array(prices) / scale, converted=np.array(clicks), name=path.name,
+        _log(
+            path, np.full(len(clicks), rate * per_click), np.array(prices) / scale, converted=np.array(clicks),
             notes=[note, "No timestamp: the rows are taken in the order of the file, and hours are not shown."],
         ),
         path,

@@ -11,6 +11,8 @@ from scipy.optimize import linprog
 
 from assay._core.errors import InputError
 
+from ._learners import ROI_LIMIT, check_number
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -89,6 +91,11 @@ def _tables(rewards: ArrayLike, costs: ArrayLike) -> tuple[NDArray[np.float64], 
     return f, c
 
 
+def _limits(rho: float, omega: float | None) -> tuple[float, float | None]:
+    rho = math.inf if rho == math.inf else check_number("rho", rho)
+    return rho, None if omega is None else check_number("omega", omega, 0.0, ROI_LIMIT)
+
+
 def hindsight_optimum(
     rewards: ArrayLike, costs: ArrayLike, rho: float, omega: float | None = None, contexts: ArrayLike | None = None
 ) -> tuple[float, NDArray[np.float64]]:
@@ -127,7 +134,8 @@ def hindsight_optimum(
     (0.5, [0.5, 0.5])
     """
     f, c = _tables(rewards, costs)
-    found = solve(*means(f, c, contexts), float(rho), omega)
+    rho, omega = _limits(rho, omega)
+    found = solve(*means(f, c, contexts), rho, omega)
     return found.value, found.mixture if contexts is not None else found.mixture[0]
 
 
@@ -163,12 +171,19 @@ def slater_margin(
     0.25
     """
     f, c = _tables(rewards, costs)
+    rho, omega = _limits(rho, omega)
     if block is not None:
         if block < 1:
             raise InputError(f"block must be at least 1, got {block}.")
         starts = range(0, max(1, len(f) - block + 1), block)
         return min(slater_margin(f[s : s + block], c[s : s + block], rho, omega) for s in starts)
     fbar, cbar = f.mean(axis=0), c.mean(axis=0)
+    # a budget that cannot bind may be so large that the solver takes it for infinite
+    enough = float(cbar.max() + (0.0 if omega is None else np.abs(omega * cbar - fbar).max()))
+    if enough < rho < math.inf:
+        if omega is None:
+            return rho - float(cbar.min())
+        rho = enough
     rows = [np.append(cbar, 1.0)] if math.isfinite(rho) else []
     limits = [rho] if math.isfinite(rho) else []
     if omega is not None:

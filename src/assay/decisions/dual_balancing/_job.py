@@ -51,7 +51,8 @@ def evaluate(
     Parameters
     ----------
     auctions
-        Bid log: CSV, TSV, Parquet, iPinYou NPZ or text, in time order or with timestamps.
+        Bid log: CSV, TSV or Parquet with the columns value (or pctr) and competing_price, and timestamp if the rows are not
+        in time order; or iPinYou NPZ or text.
     budget
         Total budget, in the currency of values and prices.
     roi
@@ -78,7 +79,7 @@ def evaluate(
     columns
         Names in your file, such as value=ev,competing_price=mbw.
     value_per_click
-        Turns click rates (pctr) into values.
+        Turns click rates (pctr) into values; where the log has conversions, also counts what they brought.
     price_scale
         Prices are divided by it: 1000 for prices per thousand.
     won_only
@@ -91,6 +92,11 @@ def evaluate(
     with _warnings_to(run):
         log = _read(auctions, columns, value_per_click, price_scale, won_only)
         names = _names(methods)
+        if alpha is not None:
+            if not {"capped", "roi-descent"} & set(names):
+                raise InputError("--alpha goes with the methods capped and roi-descent; name one of them in --methods.")
+            if not 0 < alpha < math.inf:
+                raise InputError(f"--alpha must be above 0, got {alpha}.")
         target = None
         if target_spend is not None:
             from ._formats import read_target
@@ -177,7 +183,7 @@ def serve(
     """Bid live: POST /bid and /observe on this machine, with a page at / and /metrics; stop with Ctrl-C.
 
     The state is written every 1,000 answers and when the service stops, and every event in between to a journal, so that
-    a killed service goes on with the same next bid.
+    a killed service goes on with the same next bid. The state is not in --out: restart with --resume.
 
     Parameters
     ----------
@@ -301,6 +307,8 @@ def _mechanism(name: str, reserve: float, soft_floor: float | None) -> Mechanism
 
     if reserve and name not in ("first", "second"):
         raise InputError(f"--reserve goes with first and second price, not with {name}; give a floor column instead.")
+    if soft_floor is not None and name != "soft_floor":
+        raise InputError(f"--soft-floor goes with --mechanism soft_floor, not with {name}.")
     return get_mechanism(name, soft_floor=soft_floor, reserve=reserve)
 
 
@@ -341,7 +349,7 @@ def _evaluate(
         for seed in range(run.seed, run.seed + (seeds if drawn else 1)):
             result = replay(
                 name, log, budget=budget, roi_target=roi, mechanism=mechanism, feedback=feedback, value_bins=value_bins,
-                target_spend=target, alpha=None if alpha is None else alpha, random_state=seed, reference=known,
+                target_spend=target, alpha=alpha, random_state=seed, reference=known,
             )  # fmt: skip
             rows.append(result.summary)
             if seed == run.seed:
@@ -396,7 +404,6 @@ def _evaluate(
         caption="Left: values and prices. Right: bid over value of the first method"
         + (" (closed form)." if closed else "."),
     )
-    _budget_section(log, run, known, budget, roi, mechanism, feedback, value_bins, first, prefix)
     summary = first.summary
     numbers: dict[str, Any] = {
         f"{prefix}reward_over_opt": summary["reward_over_opt"],
@@ -405,9 +412,16 @@ def _evaluate(
         f"{prefix}violation": summary["violation"],
     }
     if log.converted is not None and value_per_click is not None and summary["spend"] > 0:
-        won = first.gained > 0
-        numbers[f"{prefix}realised_roi"] = float((log.converted[won].sum() * value_per_click) / summary["spend"])
+        brought = log.converted[first.gained > 0]
+        if np.isfinite(brought).all():
+            numbers[f"{prefix}realised_roi"] = float(brought.sum() * value_per_click / summary["spend"])
+        else:
+            run.warn(
+                f"No realised return: {int((~np.isfinite(brought)).sum()):,} of the {len(brought):,} auctions won in the replay "
+                "have no entry for conversions."
+            )
     run.result(auctions=len(log), **numbers)
+    _budget_section(log, run, known, budget, roi, mechanism, feedback, value_bins, target, first, prefix)
     for i, at in enumerate(np.linspace(0, len(log) - 1, 20).astype(int), 1):
         run.metric(
             i if not prefix else 100 + i,
@@ -417,10 +431,13 @@ def _evaluate(
 
 
 def _check_budget(budget: float, roi: float | None) -> None:
-    if not (math.isfinite(budget) and budget > 0):
-        raise InputError(f"--budget must be above 0, got {budget}.")
-    if roi is not None and not (math.isfinite(roi) and roi >= 0):
-        raise InputError(f"--roi must be 0 or more, got {roi}.")
+    from ._learners import ROI_LIMIT
+    from ._log import LARGEST
+
+    if not 0 < budget <= LARGEST:
+        raise InputError(f"--budget must be above 0 and at most {LARGEST:g}, got {budget}.")
+    if roi is not None and not 0 <= roi <= ROI_LIMIT:
+        raise InputError(f"--roi must be at least 0 and at most {ROI_LIMIT:g}, got {roi}.")
 
 
 def _draws(name: str, mechanism: Mechanism, feedback: str, value_bins: int) -> bool:
@@ -442,12 +459,15 @@ def _words(log: BidLog, table: Any, known: Benchmark, budget: float, roi: float 
     ]
     if roi is not None:
         scale = first["violation"] / (unit * math.sqrt(T))
-        kept = "kept" if first["violation"] == 0 else f"missed by {first['violation']:,.4g} in total"
-        words.append(
-            f"The return was {first['roi']:.4g} against a target of {roi:g}: {kept}, which is {scale:.3g} times "
-            "(largest value x sqrt(T)). The method promises a small multiple of that scale, not zero on every log; values "
-            "up to about 2 are ordinary. ROI is counted on predicted values."
-        )
+        said = f"The return was {first['roi']:.4g} against a target of {roi:g}, counted on predicted values: "
+        if first["violation"] == 0:
+            said += "kept."
+        else:
+            said += (
+                f"missed by {first['violation']:,.4g} in total, which is {scale:.3g} times (largest value x sqrt(T)). The "
+                "method promises a small multiple of that scale, not zero on every log; values up to about 2 are ordinary."
+            )
+        words.append(said)
         others = table.iloc[1:]
         missed = others[others["violation"] > unit * 2 * math.sqrt(T)]
         if len(missed):
@@ -455,6 +475,16 @@ def _words(log: BidLog, table: Any, known: Benchmark, budget: float, roi: float 
             words.append(
                 f"Bidders that missed the target by more than that, so that their rewards do not compare: {worst}."
             )
+    allowed = max(float(first["violation"]), unit * 2 * math.sqrt(T)) if roi is not None else math.inf
+    ahead = table[(table["reward"] > first["reward"]) & (table["violation"] <= allowed)]
+    ahead = ahead[~ahead["method"].str.startswith("dual-balancing")].drop_duplicates("method")
+    ahead = ahead.sort_values("reward", ascending=False)
+    if len(ahead) and first["method"].startswith("dual-balancing"):
+        shown = ", ".join(f"{r.method} ({100 * (r.reward / first['reward'] - 1):.2g} %)" for r in ahead.itertuples())
+        kept = ", with the target missed by no more than is ordinary" if roi is not None else ""
+        words.append(
+            f"Ahead of it on this log{kept}: {shown}. They promise nothing where prices change or a target binds."
+        )
     if first["spend_share"] < 0.95:
         words.append(
             "Less than 95 % was spent: the ROI target or the largest multiplier (2) binds before the budget does, or the "
@@ -473,7 +503,7 @@ def _words(log: BidLog, table: Any, known: Benchmark, budget: float, roi: float 
 
 def _budget_section(
     log: BidLog, run: Run, known: Benchmark, budget: float, roi: float | None, mechanism: Mechanism, feedback: Feedback,
-    value_bins: int, first: ReplayResult, prefix: str,
+    value_bins: int, target: Any, first: ReplayResult, prefix: str,
 ) -> None:  # fmt: skip
     """What more or less budget would have bought: the benchmark and the replay."""
     import numpy as np
@@ -492,7 +522,7 @@ def _budget_section(
         if factor != 1.0:
             result = replay(
                 first.method, log, budget=factor * budget, roi_target=roi, mechanism=mechanism, feedback=feedback,
-                value_bins=value_bins, random_state=run.seed, reference=known,
+                value_bins=value_bins, target_spend=target, random_state=run.seed, reference=known,
             )  # fmt: skip
         rows.append(
             {

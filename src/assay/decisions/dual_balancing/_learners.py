@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _NONE = np.zeros(0)
+ROI_LIMIT = 1e9  # of an ROI target: above it is a mistake, and products with costs must not overflow
 
 
 def fixed_share_rate(n_actions: int, horizon: int) -> float:
@@ -45,6 +46,8 @@ def check_number(name: str, value: Any, low: float = 0.0, high: float = math.inf
         x = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, got {value!r}.") from None
+    except OverflowError:  # a whole number beyond what a float can hold
+        raise InputError(f"{name} is too large for a number with decimals.") from None
     if not math.isfinite(x) or x < low or x > high or (open_low and x == low):
         bounds = f"{'above' if open_low else 'at least'} {low:g}" + (
             f" and at most {high:g}" if high < math.inf else ""

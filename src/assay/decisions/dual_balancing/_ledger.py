@@ -46,6 +46,8 @@ class Ledger:
         self.bidder = bidder
         self.trouble = trouble
         self.path = Path(path)
+        if not self.path.name or self.path.is_dir():
+            raise InputError(f"The state file needs a name, {str(path)!r} is a folder.")
         self.journal = self.path.with_name(self.path.name + ".journal")
         self.events = 0
         self.restored = 0
@@ -94,7 +96,7 @@ class Ledger:
             try:
                 event = json.loads(line)
                 n = int(event["n"])
-            except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise InputError(f"{self.journal}, line {number}: damaged; restore a backup of both files.") from error
             if n <= self.events:
                 continue  # the snapshot knows it: the process died before it could shorten the journal
@@ -102,15 +104,21 @@ class Ledger:
                 raise InputError(
                     f"{self.journal}, line {number}: event {self.events + 1} is missing; restore a backup."
                 )
-            if event["e"] == "bid":
-                bid = self.bidder.bid(event["value"], event["id"])
-                if bid != event["bid"]:
-                    raise AssayError(
-                        f"{self.journal}, line {number}: the bid was {event['bid']}, done again it is {bid}; "
-                        "the file belongs to another version or machine, so start with a new --state."
-                    )
-            else:
-                self.bidder.observe(event["id"], **event["answer"])
+            try:
+                bid = was = 0.0
+                if event["e"] == "bid":
+                    bid, was = self.bidder.bid(event["value"], event["id"]), event["bid"]
+                else:
+                    self.bidder.observe(event["id"], **event["answer"])
+            except InputError as error:
+                raise InputError(f"{self.journal}, line {number}: {error}") from error
+            except (KeyError, TypeError) as error:
+                raise InputError(f"{self.journal}, line {number}: damaged; restore a backup of both files.") from error
+            if bid != was:
+                raise AssayError(
+                    f"{self.journal}, line {number}: the bid was {was}, done again it is {bid}; "
+                    "the file belongs to another version or machine, so start with a new --state."
+                )
             self.events = n
             self.restored += 1
         del tail
@@ -118,10 +126,18 @@ class Ledger:
     def bid(self, value: float, auction_id: str | int | None = None) -> tuple[str | int, float]:
         """Bid, and write it down; returns the id, made up where none was given, and the bid."""
         self._check()
-        key: str | int = auction_id if auction_id is not None else f"auction-{self.bidder.t_}"
+        key: str | int = auction_id if auction_id is not None else self._made_up()
         bid = self.bidder.bid(value, key)
         self._write({"e": "bid", "id": key, "value": value, "bid": bid})
         return key, bid
+
+    def _made_up(self) -> str:
+        name = key = f"auction-{self.bidder.t_}"
+        k = 1
+        while self.bidder.knows(key):  # a caller's own id may look the same
+            k += 1
+            key = f"{name}-{k}"
+        return key
 
     def observe(self, auction_id: str | int, answer: dict[str, Any]) -> None:
         """Book an answer, and write it down; every thousand answers the state file is written anew."""

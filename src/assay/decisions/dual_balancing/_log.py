@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ._mechanisms import Mechanism
 
 
+# Sums over millions of rows and products with targets must not overflow; no currency comes near.
+LARGEST = 1e100
+
+
 @dataclass
 class BidLog:
     """Auctions in time order: what each was worth and what others bid.
@@ -92,6 +96,8 @@ class BidLog:
             raise InputError(
                 f"{name}: entry {int(np.argmax(bad))} is {x[np.argmax(bad)]}; numbers of 0 or more are needed."
             )
+        if x.max() > LARGEST:
+            raise InputError(f"{name}: entry {int(x.argmax())} is {x.max():g}, above {LARGEST:g}; check its unit.")
         return x
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ from ._kernels import (
     play_grid,
     play_multiplier,
 )
-from ._learners import check_count, fixed_share_rate
+from ._learners import check_count, check_number, fixed_share_rate
 from ._log import BidLog, default_multipliers, tables
 from ._mechanisms import Mechanism, checked_tables, get_mechanism, kernel_setting, reserve_of
 
@@ -231,6 +231,7 @@ def replay(
     if feedback not in FEEDBACKS:
         raise InputError(f"feedback must be full, bandit or one_sided, got {feedback!r}.")
     check_count("value_bins", value_bins, 1)
+    check_number("budget", budget, open_low=True)
     known = reference or benchmark(log, mech, grid, unit, budget, roi_target)
     began = time.perf_counter()
     if isinstance(bidder, str):

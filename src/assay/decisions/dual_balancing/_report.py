@@ -120,11 +120,13 @@ def plot_landscape(log: BidLog, result: ReplayResult, cap: float) -> Figure:
     block = chosen[: rows * width].reshape(rows, width)
     edges = np.linspace(0, 2.5, 26)
     share = np.stack([np.histogram(b, edges)[0] / width for b in block], axis=1)
-    x, label = _axis(log, np.array([0, len(log) - 1]))
-    shown = right.imshow(
-        share, origin="lower", aspect="auto", extent=(x[0], x[-1], 0, 2.5), cmap="viridis", vmin=0,
-        vmax=max(0.05, float(np.quantile(share, 0.995))), interpolation="nearest",
-    )  # fmt: skip
+    # equally many auctions a column: on an axis of hours busy times are narrow
+    x, label = _axis(log, np.minimum(np.arange(rows + 1) * width, len(log) - 1))
+    if x[-1] <= x[-2]:  # the log ends with its last column
+        x[-1] = x[-2] + (x[-2] - x[0]) / max(1, rows - 1)
+    shown = right.pcolormesh(
+        x, edges, share, cmap="viridis", vmin=0, vmax=max(0.05, float(np.quantile(share, 0.995))), rasterized=True
+    )
     right.grid(False)
     right.locator_params(axis="x", nbins=4)
     left.locator_params(axis="x", nbins=6)

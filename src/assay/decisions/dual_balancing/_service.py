@@ -11,14 +11,19 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from assay._core.errors import AssayError, InputError, require
+
+from ._learners import check_number
 
 if TYPE_CHECKING:
     from ._bidder import AutoBidder
     from ._ledger import Ledger
 
 _BODY_LIMIT = 65_536  # bytes; an answer with a hundred competing bids has two thousand
+_ID_LENGTH = 200  # characters; every id is kept in memory and in the journal
+_HOSTS = ("127.0.0.1", "localhost")
 _PLOT_POINTS = 400
 _PAGE = Path(__file__).with_name("_page.html")
 
@@ -78,31 +83,51 @@ def metrics(state: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def short(value: Any) -> str:
+    """What was sent, as an answer can show it."""
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _own(origin: str) -> bool:
+    try:
+        return urlsplit(origin).hostname in _HOSTS
+    except ValueError:  # such as http://[
+        return False
+
+
 def make_app(ledger: Ledger) -> Any:
     """The web application over a ledger; every request runs in one thread, in the order of arrival."""
     require("starlette", "server")
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
     from starlette.routing import Route
 
     async def body(request: Request, allowed: set[str], needed: set[str]) -> dict[str, Any]:
+        origin = request.headers.get("origin")
+        # a browser sends a page's plain POST to any address, and says whose page it was
+        if origin is not None and not _own(origin):
+            raise InputError(f"Requests from pages of other sites are refused (Origin {short(origin)}).")
         raw = b""
-        async for part in request.stream():
-            raw += part
-            if len(raw) > _BODY_LIMIT:
-                raise InputError(f"The body is above {_BODY_LIMIT} bytes.")
+        try:
+            async for part in request.stream():
+                raw += part
+                if len(raw) > _BODY_LIMIT:
+                    raise InputError(f"The body is above {_BODY_LIMIT} bytes.")
+        except ClientDisconnect:
+            raise InputError("The connection ended before the body did.") from None
         try:
             # NaN and Infinity are no JSON; Python reads them unless told otherwise
             given = json.loads(raw, parse_constant=lambda word: float("nan"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"The body is not JSON ({error}).") from error
+        except (ValueError, RecursionError) as error:  # also: no UTF-8, numbers of thousands of digits, endless nesting
+            raise InputError(f"The body is not JSON ({error}).") from None
         if not isinstance(given, dict):
             raise InputError("The body must be a JSON object.")
         for name in sorted(set(given) - allowed):
-            raise InputError(f"There is no field {name!r}; known are {', '.join(sorted(allowed))}.")
+            raise InputError(f"There is no field {short(name)}; known are {', '.join(sorted(allowed))}.")
         for name in sorted(needed - set(given)):
             raise InputError(f"The field {name!r} is missing.")
         return given
@@ -110,13 +135,19 @@ def make_app(ledger: Ledger) -> Any:
     def number(given: dict[str, Any], name: str) -> float:
         value = given[name]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"{name} must be a number, got {value!r}.")
-        return float(value)
+            raise InputError(f"{name} must be a number, got {short(value)}.")
+        return check_number(name, value)
 
     def key_of(given: dict[str, Any]) -> str | int | None:
         key = given.get("id")
         if isinstance(key, bool) or (key is not None and not isinstance(key, (str, int))):
-            raise InputError(f"id must be a text or a whole number, got {key!r}.")
+            raise InputError(f"id must be a text or a whole number, got {short(key)}.")
+        if isinstance(key, int) and not -(2**63) <= key < 2**63:
+            raise InputError("id is a whole number of more than 64 bits; send it as a text.")
+        if isinstance(key, str) and not 0 < len(key) <= _ID_LENGTH:
+            raise InputError(f"id must have 1 to {_ID_LENGTH} characters, got {len(key)}.")
+        if isinstance(key, str) and not key.isprintable():  # half a surrogate pair could not even be answered
+            raise InputError(f"id must be printable, got {short(key)}.")
         return key
 
     async def bid(request: Request) -> Response:
@@ -127,7 +158,7 @@ def make_app(ledger: Ledger) -> Any:
     async def observe(request: Request) -> Response:
         given = await body(request, {"id", "won", "price", "value", "competing"}, {"id", "won"})
         if not isinstance(given["won"], bool):
-            raise InputError(f"won must be true or false, got {given['won']!r}.")
+            raise InputError(f"won must be true or false, got {short(given['won'])}.")
         answer: dict[str, Any] = {"won": given["won"]}
         for name in ("price", "value"):
             if given.get(name) is not None:
@@ -171,7 +202,7 @@ def make_app(ledger: Ledger) -> Any:
         ],
         exception_handlers={InputError: refused, AssayError: failed},
         # a page of another site may make a browser send requests here under a name of its own
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))],
     )
 
 

@@ -256,14 +256,15 @@ CLAIMS = [
     ),
     Claim(
         id="dual-balancing/first-price-three-phase",
-        says="Where the middle third is lost, the gain is .04 and more, averaged over budgets of .1 and .05.",
+        says="Where the middle third is lost, the gain is .08 and more, averaged over budgets of .1 and .05.",
         where=_C8,
         experiment="adaptive_or_plain",
         metric="ratio",
         ours="ours",
         against=["plain"],
-        test=Superior(by=0.04),
-        margin_reason="The prototype gained .137 at a budget of .1; the tight one leaves less to lose: under a half is asked.",
+        test=Superior(by=0.08),
+        margin_reason="The prototype gained .137 at a budget of .1; .08 leaves room for the tight one.",
+        first_seed=2000,  # the margin was lowered and put back after results on the first judging seeds had been seen
         tiers=_tiers({"T": 8000, "mechanism": "first", "streams": ["three_phase"]}),
         data=_BOTH,
     ),
