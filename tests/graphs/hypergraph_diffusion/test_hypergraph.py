@@ -1,6 +1,7 @@
 """Constructors, names, round trips, bad input."""
 
 import gzip
+import time
 
 import networkx as nx
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 
 from assay import InputError
 from assay.graphs.hypergraph_diffusion import CategoricalEncoder, Hypergraph, read_hmetis, read_labels
+from assay.graphs.hypergraph_diffusion._hypergraph import locality_order
 
 
 def same(A, B, names=True):
@@ -84,6 +86,11 @@ def test_hmetis_with_byte_order_mark_and_windows_lines(tmp_path):
         ("% only\n\n", "holds no hypergraph"),
         ("% nodes: [1,\n1 2\n1 2\n", "not valid JSON"),
         ("1 2\n1 1\n", "is empty"),
+        ("% nodes: [[1], [2]]\n1 2\n1 2\n", "line 1: the names must be one list"),
+        ("% nodes: " + "[" * 100_000 + "\n1 2\n1 2\n", "nested too deeply"),
+        ("1 5000000000\n1 2\n", "announces 5,000,000,000 vertices, but the hyperedges hold 2"),
+        ("2 3 1\n1e308 1 2\n1e308 2 3\n", "edge_weight holds 1e\\+308"),
+        ("1 2 100\n1 1e-300 2 1\n", "the incidence holds 1e-300"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:dropped")
@@ -94,6 +101,24 @@ def test_wrong_hmetis_is_named(text, words, tmp_path):
         read_hmetis(path)
     assert "bad.hmetis" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_remarks_of_others_are_no_names():
+    for remark in ("% nodes: 3", '% nodes: {"a": 1}', "% hyperedges: 2, weighted"):
+        assert Hypergraph.from_hmetis(f"{remark}\n2 3\n1 2\n2 3\n").node_names.tolist() == [1, 2, 3]
+
+
+def test_ordering_takes_no_quadratic_time_for_crowds():
+    """200,000 members of one hyperedge, and 200,000 hyperedges of one vertex: they took nine seconds."""
+    n = 200_000
+    column = np.r_[np.arange(n), np.zeros(n, dtype=int), np.arange(n)]
+    row = np.r_[np.zeros(n, dtype=int), np.arange(1, n + 1), np.arange(1, n + 1)]
+    H = Hypergraph(sp.coo_array((np.ones(3 * n), (row, column)), shape=(n + 1, n)), drop_small="quiet")
+    began = time.process_time()
+    order, edges = locality_order(H)
+    assert time.process_time() - began < 3
+    assert np.array_equal(np.sort(order), np.arange(n))
+    assert np.array_equal(np.sort(edges), np.arange(H.n_edges))
 
 
 def test_xgi_round_trip():
@@ -203,6 +228,10 @@ def test_a_vertex_twice_in_a_hyperedge_counts_once():
         (lambda: Hypergraph([[1, 1]], edge_names=["a", "b"]), "must have 1 entries"),
         (lambda: Hypergraph.from_knn(np.zeros((3, 2)), k=3), "from 1 to 2"),
         (lambda: Hypergraph.from_knn([[np.nan, 1.0], [0, 0]], k=1), "finite"),
+        (lambda: Hypergraph.from_knn([[1e200, 1.0], [0, 0]], k=1), "beyond 1e150"),
+        (lambda: Hypergraph.from_edges([[0, 1]], edge_weight=[1e-320]), "over- or underflow"),
+        (lambda: Hypergraph.from_edges([[0, 1]], node_weight=[1e300, 1.0]), "over- or underflow"),
+        (lambda: Hypergraph([[1, 1]], drop_small="loud"), "drop_small"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:dropped")
@@ -252,6 +281,13 @@ def test_quantile_bins_are_half_open_and_the_last_is_closed():
     assert J.argmax(axis=1).tolist() == [0, 1, 3, 3]
 
 
+def test_long_identifiers_stay_apart_and_huge_numbers_are_no_crash():
+    big = 2**53
+    H = Hypergraph.from_categorical(pd.DataFrame({"id": [big, big + 1, big, big + 1]}))
+    assert H.edge_names.tolist() == [f"id={big}", f"id={big + 1}"]
+    assert Hypergraph.from_categorical(pd.DataFrame({"v": [1e308, 1e308, 2.0, 2.0]})).n_edges == 2
+
+
 def test_new_values_join_nothing():
     encoder = CategoricalEncoder().fit(pd.DataFrame({"a": ["x", "x", "y", "y"]}))
     assert encoder.transform(pd.DataFrame({"a": ["z", None]})).nnz == 0
@@ -288,8 +324,10 @@ def test_labels_file(tmp_path):
         ("tea coffee\n0\n1\n", "2 labels for 3"),
         ("tea coffee\n0\n2\n1\n", "line 3: class 2"),
         ("a b\nc\n0\n1\n", "not a class"),
+        ("a b\n\u00b2\n0\n1\n", "not a class"),  # a digit to Python, no index
+        ("a a\n0\n0\n1\n", "occurs twice"),
     ):
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=words):
             read_labels(path, 3)
 

@@ -1,5 +1,6 @@
 """The command line on tables, points and hypergraphs; every bad input exits 2 with one sentence."""
 
+import itertools
 import json
 
 import numpy as np
@@ -18,8 +19,9 @@ def run(*words, out):
     return run_cli(SLUG, *words, "--out", out, "--quiet")
 
 
-@pytest.fixture
-def mushrooms(tmp_path):
+@pytest.fixture(scope="module")
+def mushrooms(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("mushrooms")
     frame = read_table(sample_path(SLUG, "agaricus-lepiota.data.gz")).iloc[::8].reset_index(drop=True)
     truth = frame["edibility"].copy()
     frame.loc[frame.index % 12 != 0, "edibility"] = None
@@ -28,11 +30,25 @@ def mushrooms(tmp_path):
     return path, truth.to_numpy()
 
 
-def test_predict_table(mushrooms, tmp_path):
-    path, truth = mushrooms
-    out = tmp_path / "out"
-    done = run("predict", path, "--label", "edibility", out=out)
+@pytest.fixture(scope="module")
+def predicted(mushrooms, tmp_path_factory):
+    """One run that several tests read."""
+    out = tmp_path_factory.mktemp("predicted") / "out"
+    done = run("predict", mushrooms[0], "--label", "edibility", "--seed", 4, out=out)
     assert done.code == 0, done.err
+    return out
+
+
+@pytest.fixture
+def no_figures(monkeypatch):
+    """For tests of numbers: drawing takes two thirds of a small run, and others look at the figures."""
+    from assay._core.run import Run
+
+    monkeypatch.setattr(Run, "figure", lambda *args, **options: None)
+
+
+def test_predict_table(mushrooms, predicted):
+    truth, out = mushrooms[1], predicted
     table = pd.read_csv(out / "artefacts" / "predictions.csv")
     assert table.columns.tolist() == ["row", "label", "score", "margin", "unreached", "given"]
     open_ = ~table["given"].to_numpy()
@@ -52,10 +68,9 @@ def test_predict_table(mushrooms, tmp_path):
     assert len(pd.read_csv(out / "artefacts" / "suggestions.csv")) >= 1
 
 
-def test_the_same_seed_gives_the_same_file(mushrooms, tmp_path):
-    for name in ("a", "b"):
-        assert run("predict", mushrooms[0], "--label", "edibility", "--seed", 4, out=tmp_path / name).code == 0
-    first, second = ((tmp_path / n / "artefacts" / "predictions.csv").read_bytes() for n in "ab")
+def test_the_same_seed_gives_the_same_file(mushrooms, predicted, tmp_path, no_figures):
+    assert run("predict", mushrooms[0], "--label", "edibility", "--seed", 4, out=tmp_path / "b").code == 0
+    first, second = ((out / "artefacts" / "predictions.csv").read_bytes() for out in (predicted, tmp_path / "b"))
     assert first == second
 
 
@@ -94,6 +109,10 @@ def test_predict_points(tmp_path):
     table = pd.read_csv(out / "artefacts" / "predictions.csv")
     assert (table["label"].to_numpy() == y).mean() > 0.9
     assert list((out / "figures").glob("scores.*"))
+    edges = pd.read_csv(out / "artefacts" / "edges.csv")
+    # the strongest hyperedge of a class is named after a row of that class, counted as in predictions.csv
+    centre = edges["hyperedge"].str.removeprefix("around row ").astype(int)
+    assert (table.set_index("row").loc[centre, "label"].to_numpy() == edges["towards"].to_numpy()).mean() > 0.95
 
 
 HMETIS = "5 7\n1 2 3\n1 2\n3 4\n4 5 6\n5 6\n"
@@ -107,7 +126,7 @@ def hypergraph(tmp_path):
     return tmp_path / "g.hmetis", tmp_path / "g.labels"
 
 
-def test_predict_hypergraph_with_an_unreached_vertex(hypergraph, tmp_path):
+def test_predict_hypergraph_with_an_unreached_vertex(hypergraph, tmp_path, no_figures):
     out = tmp_path / "out"
     done = run("predict", "--hmetis", hypergraph[0], "--labels", hypergraph[1], out=out)
     assert done.code == 0, done.err
@@ -128,6 +147,19 @@ def test_analyse(hypergraph, tmp_path):
     pairs = tmp_path / "clubs.csv"
     pairs.write_text("who,club\nann,tea\nbob,tea\nbob,golf\ncid,golf\ncid,chess\nann,chess\ndan,tea\n")
     assert run("analyse", pairs, "--around", "ann", out=tmp_path / "pairs").code == 0
+
+
+def test_a_seed_outside_the_cluster_is_said(tmp_path, no_figures):
+    """One seed in a clique, one on a long band that hangs on it."""
+    clique = [list(edge) for edge in itertools.combinations(range(1, 6), 3)]
+    edges = [*clique, [5, 6], *([i, i + 1, i + 2] for i in range(6, 40))]
+    path = write(tmp_path / "g.hm", f"{len(edges)} 41\n" + "".join(" ".join(map(str, e)) + "\n" for e in edges))
+    out = tmp_path / "out"
+    assert run("analyse", path, "--around", "1,25", "--lam", "0.02", out=out).code == 0
+    table = pd.read_csv(out / "artefacts" / "cluster.csv")
+    assert set(table.loc[table["inside"], "vertex"]) == {1, 2, 3, 4, 5, 6}
+    assert "outside the cluster lie 1 of the given vertices (25)" in notes(out)
+    assert notes(out).count("outside") == 1
 
 
 @pytest.mark.slow  # reads four megabytes of text
@@ -178,13 +210,37 @@ def test_bad_table_exits_2(name, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_good_table_with_byte_order_mark_and_windows_lines(tmp_path):
+def test_good_table_with_byte_order_mark_and_windows_lines(tmp_path, no_figures):
     path = write(tmp_path / "t.csv", b"\xef\xbb\xbfa;label\r\nx;1\r\ny;2\r\nx;\r\ny;\r\n")
     assert run("predict", path, out=tmp_path / "out").code == 0
     assert pd.read_csv(tmp_path / "out" / "artefacts" / "predictions.csv")["label"].tolist() == [1, 2, 1, 2]
 
 
-def test_all_labelled_table(tmp_path):
+def notes(out):
+    return " ".join(json.loads((out / "result.json").read_text())["warnings"])
+
+
+def test_marks_of_labels_and_identifiers(tmp_path, no_figures):
+    """A question mark is unknown, -1 is a class and said to be, a code in every row is an identifier, a length is none."""
+    rows = [f"{'xy'[i % 2]},{i / 7},c{i:03d},{'?' if i > 9 else (-1, 1, 2)[i % 3]}" for i in range(30)]
+    path = write(tmp_path / "t.csv", "a,length,code,label\n" + "\n".join(rows) + "\n")
+    assert run("predict", path, out=tmp_path / "out").code == 0
+    table = pd.read_csv(tmp_path / "out" / "artefacts" / "predictions.csv")
+    assert table["given"].sum() == 10
+    assert set(table["label"]) <= {-1, 1, 2}
+    assert "the label -1 is taken for a class" in notes(tmp_path / "out")
+    assert "'code'" in notes(tmp_path / "out")
+    assert "'length'" not in notes(tmp_path / "out")
+
+
+def test_names_with_commas_are_found(tmp_path, no_figures):
+    path = write(tmp_path / "g.tsv", 'who\twhere\n"a,b"\t1\nc\t1\nc\t2\nd\t2\n')
+    assert run("analyse", path, "--around", "a,b", out=tmp_path / "out").code == 0
+    cluster = pd.read_csv(tmp_path / "out" / "artefacts" / "cluster.csv")
+    assert cluster.loc[cluster["seed"], "vertex"].tolist() == ["a,b"]
+
+
+def test_all_labelled_table(tmp_path, no_figures):
     path = write(tmp_path / "t.csv", "a,label\nx,1\nx,2\ny,1\ny,2\n")
     assert run("predict", path, out=tmp_path / "out").code == 0
     assert pd.read_csv(tmp_path / "out" / "artefacts" / "predictions.csv")["label"].tolist() == [1, 2, 1, 2]
@@ -224,7 +280,11 @@ def test_bad_hypergraph_exits_2(name, tmp_path):
         (["evaluate", "TABLE", "--labelled", "4"], "--labelled must lie"),
         (["evaluate", "TABLE", "--repeats", "0"], "--repeats"),
         (["analyse", "GRAPH", "--around", "12"], "no vertex '12'"),
-        (["analyse", "GRAPH", "--lam", "-1"], "lam must be"),
+        (["analyse", "GRAPH", "--lam", "-1"], "--lam must be"),
+        (["analyse", "GRAPH", "--tol", "nan"], "--tol must be"),
+        (["analyse", "GRAPH", "--device", "cuda"], "runs on the CPU only"),
+        (["predict", "--knn", "POINTS", "-k", "3"], "at most 2 neighbours"),
+        (["predict", "--knn", "FAR", "-k", "1"], "beyond 1e150"),
         (["analyse", "THREE"], "expected two columns"),
     ],
 )
@@ -232,6 +292,8 @@ def test_bad_combinations_exit_2(words, message, hypergraph, tmp_path):
     files = {
         "TABLE": write(tmp_path / "table.csv", "a,label\nx,1\nx,2\ny,1\ny,2\n"),
         "THREE": write(tmp_path / "three.csv", "a,b,c\n1,2,3\n"),
+        "POINTS": write(tmp_path / "points.csv", "a,label\n1,u\n2,v\n3,\n"),
+        "FAR": write(tmp_path / "far.csv", "a,label\n1e200,u\n2,v\n3,\n"),
         "GRAPH": hypergraph[0],
         "LABELS": hypergraph[1],
     }

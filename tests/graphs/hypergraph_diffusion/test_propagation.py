@@ -164,8 +164,27 @@ def test_incidence_matrix_has_a_row_per_vertex():
     model = HypergraphLabelPropagation(readout="vertex").fit(M, [0, -1, 1, -1])
     assert model.transduction_.tolist() == [0, 0, 1, 1]
     assert model.predict([[1, 0, 0], [0, 1, 0], [0, 0, 1]]).tolist() == [0, 1, 0]
-    with pytest.raises(InputError, match="1 columns"):
+    with pytest.raises(InputError, match=r"hyperedge of the fit \(3\), got shape \(1, 1\)"):
         model.predict([[1.0]])
+
+
+def test_new_rows_of_an_incidence_matrix_are_checked():
+    M = np.array([[1, 0], [1, 0], [0, 1], [0, 1]])
+    model = HypergraphLabelPropagation().fit(M, [0, -1, 1, -1])
+    for rows, words in (
+        ([[1.0, 0, 0]], "hyperedge of the fit"),
+        ([[np.nan, 1.0]], "negative, NaN"),
+        ([[-1.0, 1.0]], "negative, NaN"),
+        ([["a", "b"]], "matrix of numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.predict(rows)
+
+
+def test_more_neighbours_than_points_is_said():
+    X = np.arange(8.0).reshape(4, 2)
+    with pytest.warns(UserWarning, match="only 3 neighbours each"):
+        HypergraphLabelPropagation(hypergraph="knn", n_neighbors=9).fit(X, [0, 1, -1, -1])
 
 
 def test_new_row_minimises_its_own_problem():
@@ -209,6 +228,7 @@ def test_grid_search_over_lam():
 
 def test_deterministic_and_cloneable():
     X, y = mushrooms()
+    X, y = X.iloc[::4], y[::4]
     labels, _ = visible(y, 30, 4)
     a = HypergraphLabelPropagation(hypergraph="categorical", random_state=3).fit(X, labels)
     b = clone(a).fit(X, labels)
@@ -229,10 +249,15 @@ def test_labels_in_batches_continue():
     assert warm.objective_ == pytest.approx(cold.objective_, rel=1e-5)
 
 
-def test_explain_names_the_groups():
+@pytest.fixture(scope="module")
+def fitted():
     X, y = mushrooms()
-    labels, _ = visible(y, 60, 6)
-    model = HypergraphLabelPropagation(hypergraph="categorical").fit(X, labels)
+    labels, _ = visible(y, 60, 7)
+    return X, labels, HypergraphLabelPropagation(hypergraph="categorical").fit(X, labels)
+
+
+def test_explain_names_the_groups(fitted):
+    X, _, model = fitted
     table = model.explain(17)
     row = X.iloc[17]
     assert set(table["hyperedge"]) <= {f"{c}={row[c]}" for c in X.columns}
@@ -240,12 +265,13 @@ def test_explain_names_the_groups():
     assert table["size"].min() >= 2
     with pytest.raises(InputError, match="row number"):
         explain(model.hypergraph_, model.diffusion_[:, 0], 8124)
+    for row in (8124, -1, "17"):
+        with pytest.raises(InputError, match="row number"):
+            model.explain(row)
 
 
-def test_suggestions_are_unlabelled_uncertain_and_spread():
-    X, y = mushrooms()
-    labels, _ = visible(y, 60, 7)
-    model = HypergraphLabelPropagation(hypergraph="categorical").fit(X, labels)
+def test_suggestions_are_unlabelled_uncertain_and_spread(fitted):
+    _, labels, model = fitted
     rows = model.suggest(5)
     assert len(rows) == 5
     assert np.all(labels[rows] == "")

@@ -35,9 +35,26 @@ def test_planted_cluster_is_found_and_optimal():
     H = Hypergraph.from_edges([*blocks, [4, 5], [0, 11]])
     model = HypergraphLocalClustering([1, 2]).fit(H)
     assert np.flatnonzero(model.labels_).tolist() == [0, 1, 2, 3, 4]
-    best = min(brute(H, np.isin(np.arange(12), s)) for r in range(1, 12) for s in itertools.combinations(range(12), r))
+    every = (np.arange(1, 2**12 - 1)[:, None] >> np.arange(12)) % 2  # all sets but none and all
+    count = every @ H.incidence.toarray().T
+    cut = ((count > 0) & (count < H.sizes)) @ H.edge_weight
+    best = (cut / np.minimum(every @ H.degree, (1 - every) @ H.degree)).min()
     assert model.conductance_ == pytest.approx(best)
     assert model.profile_["conductance"].min() == pytest.approx(best)
+
+
+def test_a_cluster_lies_around_its_seeds_not_around_everything_else():
+    """A ring of cliques with a tail that hangs by a light thread: cutting off the tail is cheaper, but no cluster of 0."""
+    cliques = [list(c) for k in range(6) for c in itertools.combinations(range(5 * k, 5 * k + 5), 3)]
+    ring = [[5 * k + 4, 5 * ((k + 1) % 6)] for k in range(6)]
+    tail = [[30, 31, 32], [30, 32], [31, 32]]
+    H = Hypergraph.from_edges([*cliques, *ring, *tail, [17, 30]], edge_weight=[1.0] * (len(cliques) + 9) + [1e-4])
+    model = HypergraphLocalClustering([0, 1], lam=0.02).fit(H)
+    inside = model.labels_ == 1
+    assert model.profile_["conductance"].min() < model.conductance_  # the sweep over everything finds the tail
+    assert H.degree[inside].sum() <= 0.5 * H.degree.sum()
+    assert set(range(5)) <= set(np.flatnonzero(inside))
+    assert brute(H, inside) == pytest.approx(model.conductance_)
 
 
 def test_other_components_stay_outside():
@@ -57,6 +74,8 @@ def test_other_components_stay_outside():
         (lambda H: sweep_cut(H, [np.nan, 0, 1]), "finite"),
         (lambda H: HypergraphLocalClustering([]).fit(H), "seeds must be"),
         (lambda H: HypergraphLocalClustering([7]).fit(H), "seeds must be"),
+        (lambda H: HypergraphLocalClustering(7).fit(H), "seeds must be"),
+        (lambda H: HypergraphLocalClustering(v for v in [7]).fit(H), "seeds must be"),
         (lambda H: HypergraphLocalClustering([0], lam=-1).fit(H), "lam"),
         (lambda H: HypergraphLocalClustering([0]).fit([[1]]), "must be a Hypergraph"),
     ],

@@ -16,6 +16,10 @@ from assay._core.files import open_text
 
 from ._hypergraph import _EDGES, _NODES, Hypergraph
 
+# A header may announce vertices that no hyperedge holds, but not any number of them: memory grows with the header, and a
+# slip of the finger in it must not fill the machine.
+_LARGEST_IDLE, _MOST_IDLE = 1_000_000, 100
+
 
 def read_hmetis(path: str | Path) -> Hypergraph:
     """Read a hypergraph in hMETIS format, plain or gzip.
@@ -62,12 +66,9 @@ def parse_hmetis(text: str, source: str) -> Hypergraph:
         if stripped.startswith("%"):
             for tag in (_NODES, _EDGES):
                 if stripped.startswith(tag):
-                    try:
-                        names[tag] = json.loads(stripped[len(tag) :])
-                    except json.JSONDecodeError as error:
-                        raise InputError(
-                            f"{source}, line {number}: the names are not valid JSON ({error.msg})."
-                        ) from error
+                    found = _name_list(stripped[len(tag) :].strip(), f"{source}, line {number}")
+                    if found is not None:
+                        names[tag] = found
         elif stripped:
             lines.append(stripped)
             numbers.append(number)
@@ -145,6 +146,11 @@ def parse_hmetis(text: str, source: str) -> Hypergraph:
         if bad.any():
             i = int(np.argmax(bad))
             raise InputError(f"{source}, line {numbers[m + 1 + i]}: the vertex weight {node[i]:g} must be positive.")
+    if n > _LARGEST_IDLE + _MOST_IDLE * len(value):
+        raise InputError(
+            f"{source}, line {numbers[0]}: the header announces {n:,} vertices, but the hyperedges hold {len(value):,} "
+            "entries; correct the header."
+        )
     B = sp.coo_array((r, (row, value.astype(np.int64) - 1)), shape=(m, n))
     try:
         return Hypergraph(
@@ -152,6 +158,20 @@ def parse_hmetis(text: str, source: str) -> Hypergraph:
         )
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
+
+
+def _name_list(text: str, where: str) -> list[Any] | None:
+    """Names of a comment that `Hypergraph.to_hmetis` writes; None for a remark of someone else ("% nodes: 7")."""
+    if not text.startswith("["):
+        return None
+    try:
+        names = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise InputError(f"{where}: the names are not valid JSON ({why}).") from error
+    if not isinstance(names, list) or any(isinstance(name, (list, dict)) for name in names):
+        raise InputError(f"{where}: the names must be one list of texts or numbers.")
+    return names
 
 
 def _floats(words: list[str], count: NDArray[Any], numbers: list[int], source: str) -> NDArray[np.float64]:
@@ -207,6 +227,8 @@ def read_labels(path: str | Path, n: int) -> tuple[NDArray[Any], list[str]]:
         lines.pop()
     head = lines[0].split() if lines else []
     named = len(head) > 1 or len(lines) == n + 1
+    if named and len(set(head)) < len(head):
+        raise InputError(f"{path}, line 1: a class name occurs twice in {lines[0][:60]!r}; names must differ.")
     body = lines[1:] if named else lines
     if len(body) != n:
         raise InputError(
@@ -217,7 +239,7 @@ def read_labels(path: str | Path, n: int) -> tuple[NDArray[Any], list[str]]:
     for i, word in enumerate(body):
         if word in ("", "-1", "?"):
             out[i] = ""
-        elif named and word.isdigit():
+        elif named and word.isascii() and word.isdigit() and len(word) < 10:
             if int(word) >= len(head):
                 raise InputError(
                     f"{path}, line {i + 2}: class {word}, but the first line names {len(head)} classes (from 0)."

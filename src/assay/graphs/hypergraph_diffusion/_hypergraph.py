@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+# scipy's Cuthill-McKee sorts the neighbours of a node by insertion, in quadratic time (a hyperedge of a million members
+# took minutes); and what joins thousands says nothing about who is near whom.
+_CROWD = 1000
+# Weights and values beyond this, or below its inverse, over- or underflow in squares and sums.
+_LARGEST = 1e100
 _NODES, _EDGES = "% nodes: ", "% hyperedges: "
 
 
@@ -52,6 +57,8 @@ class Hypergraph:
         Names in the order of rows and columns.
     kept : ndarray of shape (n_edges,)
         Which of the given hyperedges each row is.
+    n_given : int
+        Number of hyperedges before dropping.
 
     Raises
     ------
@@ -81,7 +88,10 @@ class Hypergraph:
         m, n = B.shape
         w = _weights(edge_weight, m, "edge_weight", "hyperedge", edge_names)
         self.kept: NDArray[np.int64] = np.arange(m, dtype=np.int64)
+        self.n_given = m
         names = _names(edge_names, m, "edge_names")
+        if drop_small not in ("warn", "quiet"):
+            raise InputError(f"drop_small must be 'warn' or 'quiet', got {drop_small!r}.")
         small = np.diff(B.indptr) < 2
         if small.any():
             if drop_small == "warn":
@@ -119,6 +129,7 @@ class Hypergraph:
                 raise InputError(
                     f"node_weight of vertex {said(self.node_names[i])} is {given[i]:g}; weights must be positive and finite."
                 )
+            _in_range(given, "node_weight")
             self.node_weight = given
         self.degree: NDArray[np.float64] = plain if self.node_weight is None else self.node_weight.copy()
 
@@ -315,6 +326,7 @@ class Hypergraph:
             points = points[:, None]
         if points.ndim != 2 or not np.isfinite(points).all():
             raise InputError("from_knn needs a finite array of shape (n_points, n_features).")
+        check_coordinates(points)
         n = len(points)
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k < n:
             raise InputError(f"k must be a whole number from 1 to {n - 1} (points minus one), got {k!r}.")
@@ -582,6 +594,11 @@ def locality_order(H: Hypergraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     """Order of vertices (reverse Cuthill-McKee on the bipartite graph) and of hyperedges (by first vertex)."""
     B = H.incidence
     pattern = sp.csr_array((np.ones(B.nnz, dtype=np.int8), B.indices, B.indptr), shape=B.shape)
+    if max(H.sizes.max(), np.bincount(B.indices).max()) > _CROWD:
+        row = np.repeat(np.arange(H.n_edges), H.sizes)
+        narrow = (H.sizes[row] <= _CROWD) & (np.bincount(B.indices, minlength=H.n_nodes)[B.indices] <= _CROWD)
+        kept = (np.ones(int(narrow.sum()), dtype=np.int8), (row[narrow], B.indices[narrow]))
+        pattern = sp.csr_array(sp.coo_array(kept, shape=B.shape))
     both = sp.csr_matrix(sp.block_array([[None, pattern], [pattern.T, None]], format="csr"))
     walk = sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True).astype(np.int64)
     order = walk[walk >= H.n_edges] - H.n_edges
@@ -614,6 +631,7 @@ def _checked_incidence(incidence: Any) -> sp.csr_array:
         raise InputError(
             f"the incidence of hyperedge {row[at]} and vertex {column[at]} is {value[at]:g}; entries must be positive and finite."
         )
+    _in_range(value, "the incidence")
     present = value > 0
     if not present.all():
         row, column, value = row[present], column[present], value[present]
@@ -640,7 +658,18 @@ def _weights(given: Any, m: int, what: str, of: str, names: Sequence[Any] | NDAr
         h = int(np.argmax(bad))
         name = names[h] if names is not None else h
         raise InputError(f"{what} of {of} {name!r} is {w[h]:g}; weights must be positive and finite.")
+    _in_range(w, what)
     return w
+
+
+def _in_range(value: NDArray[np.float64], what: str) -> None:
+    """Refuse magnitudes whose squares and inverses leave the range of doubles: the certificate would be 0 or NaN."""
+    strange = (value > 0) & ((value < 1 / _LARGEST) | (value > _LARGEST))
+    if strange.any():
+        raise InputError(
+            f"{what} holds {value[int(np.argmax(strange))]:g}; between 1e-100 and 1e100 numbers do not over- or underflow: "
+            "scale them."
+        )
 
 
 def _names(given: Sequence[Any] | NDArray[Any] | None, size: int, what: str) -> NDArray[Any]:
@@ -653,6 +682,13 @@ def _names(given: Sequence[Any] | NDArray[Any] | None, size: int, what: str) -> 
     if len(set(names.tolist())) != size:
         raise InputError(f"{what} repeat; every vertex and every hyperedge needs a name of its own.")
     return names
+
+
+def check_coordinates(points: NDArray[np.float64]) -> None:
+    """Refuse coordinates whose squares overflow: distances between them would be infinite."""
+    if points.size and np.abs(points).max() > 1e150:
+        i, j = (int(v) for v in np.argwhere(np.abs(points) > 1e150)[0])
+        raise InputError(f"the coordinate {points[i, j]:g} (point {i}, column {j}) is beyond 1e150; use other units.")
 
 
 def said(name: Any) -> str:

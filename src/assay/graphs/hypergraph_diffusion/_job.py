@@ -109,7 +109,7 @@ def predict(
     options = _options(seeds, readout, cut, lam, tol, max_iter, n_bins, missing, k)
     _check_device(run)
     with _warnings_to(run):
-        data = _load(table, label, hmetis, labels, knn, drop, run)
+        data = _load(table, label, hmetis, labels, knn, drop, k, run)
         model = _fit(data, data.labels, options, run)
         run.title = f"Classes of {data.source}"
         H = model.hypergraph_
@@ -183,7 +183,7 @@ def evaluate(
     options = _options(seeds, readout, cut, lam, tol, max_iter, n_bins, missing, k)
     _check_device(run)
     with _warnings_to(run):
-        data = _load(table, label, hmetis, labels, knn, drop, run)
+        data = _load(table, label, hmetis, labels, knn, drop, k, run)
         _evaluate(data, labelled, repeats, options, tol, run)
 
 
@@ -211,6 +211,9 @@ def analyse(
     max_iter
         Steps of Algorithm 1, or sweeps of the dual solver, at most.
     """
+    if run.device != "cpu":
+        raise InputError(f"analyse runs on the CPU only; leave out --device {run.device}.")
+    _options("balanced", "auto", "standard", lam, tol, max_iter, 10, "drop_column", 5)
     with _warnings_to(run):
         H = _read_hypergraph(graph)
         at = _find(H, around, graph)
@@ -227,7 +230,7 @@ def demo(*, run: Run) -> None:
     options = _options("balanced", "auto", "standard", None, 1e-6, 200, 10, "drop_column", 5)
     with _warnings_to(run):
         path = sample_path("hypergraph-diffusion", "agaricus-lepiota.data.gz")
-        data = _load(path, "edibility", None, None, None, None, run)
+        data = _load(path, "edibility", None, None, None, None, 5, run)
         _evaluate(data, 60, pick(5, 1), options, 1e-6, run)
         run.title = "Edible or poisonous? 8,124 mushrooms from 60 labels"
 
@@ -274,17 +277,19 @@ def _check_device(run: Run) -> None:
 
 
 def _text_labels(column: pd.Series) -> np.ndarray:
-    """Labels as text, "" where missing; whole numbers without a decimal point."""
+    """Labels as text, "" where missing (empty or "?"); whole numbers without a decimal point."""
     import numpy as np
 
     out = np.empty(len(column), dtype=object)
     for i, value in enumerate(column.tolist()):
         if value is None or value != value:
             out[i] = ""
+        elif isinstance(value, str):
+            out[i] = "" if value.strip() == "?" else value.strip()  # as in the columns: the UCI files write "?"
         elif isinstance(value, float) and value.is_integer():
             out[i] = str(int(value))
         else:
-            out[i] = str(value).strip()
+            out[i] = str(value)
     return out
 
 
@@ -295,6 +300,7 @@ def _load(
     labels: Path | None,
     knn: Path | None,
     drop: list[str] | None,
+    k: int,
     run: Run,
 ) -> _Data:
     from assay._core.files import read_table
@@ -315,13 +321,17 @@ def _load(
     path = given[0]
     frame = read_table(path, required=[label, *(drop or [])], what="points" if knn is not None else "table")
     y = _text_labels(frame[label])
+    if (y == "-1").any() and len(set(y) - {"", "-1"}) > 1:
+        run.warn("the label -1 is taken for a class like the others; leave the cell empty where it means unknown.")
     X = frame.drop(columns=[label, *(drop or [])])
     if not X.shape[1]:
         raise InputError(f"{path}: no column is left besides the label {label!r}.")
     rows = list(range(1, len(frame) + 1))
     if knn is None:
         for name in X.columns:
-            if len(X) > 20 and X[name].nunique() == len(X):
+            # a measurement may well differ in every row: it goes into bins
+            measured = X[name].dtype.kind == "f" and bool((X[name] % 1 != 0).any())
+            if len(X) > 20 and not measured and X[name].nunique() == len(X):
                 run.warn(
                     f"column {name!r} has another value in every row: it looks like an identifier (--drop {name})."
                 )
@@ -339,6 +349,10 @@ def _load(
                 f"fix it, or leave the column out with --drop {name}."
             )
         X[name] = number
+    if k >= len(X):
+        raise InputError(
+            f"{path}: {len(X)} point(s) have at most {len(X) - 1} neighbours each, but -k is {k}; lower it."
+        )
     points = X.to_numpy(dtype=float) if X.shape[1] == 2 else None
     return _Data(
         "knn", X, y, rows, path.name, points=points, columns=list(map(str, X.columns)), loss=f"{path}, column {label!r}"
@@ -371,10 +385,11 @@ def _read_hypergraph(path: Path) -> Hypergraph:
 def _find(H: Hypergraph, around: str, path: Path) -> list[int]:
     import numpy as np
 
-    words = [word.strip() for word in around.split(",") if word.strip()]
+    at = {str(name): i for i, name in enumerate(H.node_names.tolist())}
+    # a name may hold commas itself
+    words = [around] if around in at else [word.strip() for word in around.split(",") if word.strip()]
     if not words:
         return [int(np.argmax(H.degree))]
-    at = {str(name): i for i, name in enumerate(H.node_names.tolist())}
     lost = next((word for word in words if word not in at), None)
     if lost is not None:
         names = list(at)
@@ -406,8 +421,11 @@ def _fit(data: _Data, y: np.ndarray, options: dict[str, Any], run: Run) -> Hyper
     return model
 
 
-def _edges_table(model: HypergraphLabelPropagation) -> pd.DataFrame:
-    """Every hyperedge with its mean scores, and its pull: weight x size x lead of the mean over the other classes."""
+def _edges_table(model: HypergraphLabelPropagation, kind: str) -> pd.DataFrame:
+    """Every hyperedge with its mean scores, and its pull: weight x size x lead of the mean over the other classes.
+
+    Points name theirs by the row in the centre, counted from 1 as in the other tables.
+    """
     import numpy as np
     import pandas as pd
 
@@ -415,7 +433,8 @@ def _edges_table(model: HypergraphLabelPropagation) -> pd.DataFrame:
 
     H = model.hypergraph_
     mean = edge_means(H, model.scores_)
-    frame = pd.DataFrame({"hyperedge": H.edge_names, "size": H.sizes, "weight": H.edge_weight})
+    names = [f"around row {h + 1}" for h in H.kept] if kind == "knn" else H.edge_names
+    frame = pd.DataFrame({"hyperedge": names, "size": H.sizes, "weight": H.edge_weight})
     for k, name in enumerate(model.classes_):
         frame[f"mean_{name}"] = mean[:, k]
     for k, name in enumerate(model.classes_):
@@ -437,14 +456,15 @@ def _show_model(data: _Data, model: HypergraphLabelPropagation, tol: float, run:
     """Figures and tables that predict and evaluate share."""
     import numpy as np
 
-    from ._report import plot_categories, plot_convergence, plot_points
+    from ._report import CLASSES, plot_categories, plot_convergence, plot_points
 
     _history(model, run)
-    edges = _edges_table(model)
+    edges = _edges_table(model, data.kind)
     run.figure(
         "categories",
         plot_categories(edges, list(model.classes_)),
-        caption="The hyperedges that pull hardest towards each class.",
+        caption="The hyperedges that pull hardest towards each class"
+        + (f" (the first {CLASSES} of {len(model.classes_)})." if len(model.classes_) > CLASSES else "."),
     )
     if data.points is not None:
         codes = np.searchsorted(model.classes_, model.transduction_)
@@ -497,7 +517,11 @@ def _report_prediction(data: _Data, model: HypergraphLabelPropagation, tol: floa
         run.warn(
             f"{int(model.unreached_.sum()):,} rows share no chain of hyperedges with a labelled one and got the commonest class."
         )
-    run.table("predictions", table, caption="Least certain rows come with a small margin.")
+    run.table(
+        "predictions",
+        table,
+        caption="A small margin is an uncertain row. Scores and margins have no unit: compare them within this run only.",
+    )
     if suggest and open_.any():
         rows = model.suggest(suggest)
         run.table(
@@ -576,7 +600,6 @@ def _evaluate(data: _Data, labelled: int, repeats: int, options: dict[str, Any],
         plot_confusion(confusion, classes, "all draws"),
         caption="Hidden labels: true against predicted class.",
     )
-    y = first.classes_[np.maximum(first._codes, 0)].astype(object)
     table = pd.DataFrame(
         {
             "row": data.names,
@@ -653,7 +676,7 @@ def _cluster(H: Hypergraph, at: list[int], lam: float, tol: float, max_iter: int
     order = order[found.scores_[order] > 0]
     table = pd.DataFrame(
         {
-            "vertex": H.node_names[order],
+            "vertex": H.node_names[order].astype(str),  # names, though they may look like numbers
             "score": found.scores_[order],
             "inside": inside[order],
             "degree": H.degree[order],
@@ -664,7 +687,7 @@ def _cluster(H: Hypergraph, at: list[int], lam: float, tol: float, max_iter: int
     touched = np.flatnonzero(count > 0)
     edges = pd.DataFrame(
         {
-            "hyperedge": H.edge_names[touched],
+            "hyperedge": H.edge_names[touched].astype(str),
             "size": H.sizes[touched],
             "weight": H.edge_weight[touched],
             "inside": count[touched],
@@ -678,6 +701,12 @@ def _cluster(H: Hypergraph, at: list[int], lam: float, tol: float, max_iter: int
         f"{int(edges['split'].sum()):,} of the {len(edges):,} hyperedges that it touches also reach outside. "
         f"PageRank is positive on {len(table):,} vertices.",
     )
+    lost = [str(H.node_names[v]) for v in dict.fromkeys(at) if not inside[v]]
+    if lost:
+        run.warn(
+            f"outside the cluster lie {len(lost)} of the given vertices ({', '.join(lost[:5])}): they belong to another; "
+            "ask for them alone."
+        )
     gap = found.gap_ / max(abs(found.objective_), 1e-300)
     if gap > tol:
         run.warn(f"the certified gap is {gap:.2g} after {found.n_iter_} steps, above {tol:g}; raise --max-iter.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from assay._core.errors import InputError
 from assay._core.seeds import as_rng
 
-from ._hypergraph import Hypergraph
+from ._hypergraph import Hypergraph, check_coordinates
 from ._solve import Diffusion, _checked, check_options, resolve_lam, solve
 from ._tables import CategoricalEncoder
 
@@ -77,8 +78,6 @@ def split_labels(y: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     if values.dtype == object and values.ndim == 1 and all(_is_number(v) for v in values):
         values = np.array(values.tolist())  # numbers that came as objects
     if values.ndim == 2 and values.shape[1] == 1:
-        import warnings
-
         from sklearn.exceptions import DataConversionWarning
 
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=3)
@@ -342,7 +341,14 @@ class HypergraphLabelPropagation(ClassifierMixin, BaseEstimator):
                 raise InputError(f"n_neighbors must be a whole number of at least 1, got {self.n_neighbors!r}.")
             from sklearn.neighbors import NearestNeighbors
 
+            check_coordinates(X)
             k = min(int(self.n_neighbors), len(X) - 1)
+            if k < self.n_neighbors:
+                warnings.warn(
+                    f"n_neighbors={self.n_neighbors}, but {len(X)} points have only {k} neighbours each: {k} are used.",
+                    UserWarning,
+                    stacklevel=3,
+                )
             H = Hypergraph.from_knn(X, k)
             self._near = NearestNeighbors(n_neighbors=k).fit(X)
             return H, y
@@ -460,6 +466,7 @@ class HypergraphLabelPropagation(ClassifierMixin, BaseEstimator):
             return self._encoder.transform(X)
         if self.hypergraph == "knn":
             points = validate_data(self, X, dtype=np.float64, reset=False)
+            check_coordinates(points)
             near = self._near.kneighbors(points, return_distance=False)
             # its own hyperedge holds its neighbours; as a member it joins those centred at them
             return sp.csr_array(
@@ -470,10 +477,16 @@ class HypergraphLabelPropagation(ClassifierMixin, BaseEstimator):
             raise InputError(
                 "predict takes rows of an incidence matrix; transduction_ holds the classes of the hypergraph."
             )
-        J = sp.csr_array(X, dtype=np.float64)
-        n_all = int(H.kept.max()) + 1
-        if J.shape[1] < n_all:
-            raise InputError(f"X has {J.shape[1]} columns, but the hyperedges of the fit reach up to {n_all}.")
+        try:
+            J = sp.csr_array(X, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError("predict takes rows of an incidence matrix of numbers (rows x hyperedges).") from error
+        if J.ndim != 2 or J.shape[1] != H.n_given:
+            raise InputError(f"X must have a column per hyperedge of the fit ({H.n_given}), got shape {J.shape}.")
+        if not np.isfinite(J.data).all() or (J.data < 0).any():
+            raise InputError(
+                "X holds entries that are negative, NaN or infinite; 1 where a row joins a hyperedge, else 0."
+            )
         J = sp.csr_array(J[:, H.kept])
         J.eliminate_zeros()
         return J
@@ -526,6 +539,7 @@ class HypergraphLabelPropagation(ClassifierMixin, BaseEstimator):
             One row per hyperedge of i, the strongest pull towards the predicted class first.
         """
         check_is_fitted(self, "transduction_")
+        _check_row(i, self.hypergraph_)
         k = int(np.flatnonzero(self.classes_ == self.transduction_[i])[0])
         return explain(self.hypergraph_, self.diffusion_[:, k], i)
 
@@ -634,8 +648,7 @@ def explain(H: Hypergraph, x: Any, i: int) -> pd.DataFrame:
     scores = np.asarray(x, dtype=np.float64)
     if scores.shape != (H.n_nodes,):
         raise InputError(f"x must hold one score per vertex ({H.n_nodes}), got shape {scores.shape}.")
-    if isinstance(i, bool) or not isinstance(i, (int, np.integer)) or not 0 <= i < H.n_nodes:
-        raise InputError(f"i must be a row number from 0 to {H.n_nodes - 1}, got {i!r}.")
+    _check_row(i, H)
     T = H.by_node
     edges = T.indices[T.indptr[i] : T.indptr[i + 1]]
     inside = [scores[H.members(h)] for h in edges]
@@ -651,3 +664,8 @@ def explain(H: Hypergraph, x: Any, i: int) -> pd.DataFrame:
     )
     order = np.argsort(-(frame["weight"] * frame["mean"]).to_numpy(), kind="stable")
     return frame.iloc[order].reset_index(drop=True)
+
+
+def _check_row(i: Any, H: Hypergraph) -> None:
+    if isinstance(i, bool) or not isinstance(i, (int, np.integer)) or not 0 <= i < H.n_nodes:
+        raise InputError(f"i must be a row number from 0 to {H.n_nodes - 1}, got {i!r}.")

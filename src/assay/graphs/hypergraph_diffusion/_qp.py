@@ -1,4 +1,4 @@
-"""Interior-point method for small hypergraphs: an independent third solver, to ten digits.
+"""Interior-point method for small hypergraphs, and larger ones with local structure: an independent third solver, to ten digits.
 
 min 1/2 sum_h w_h (u_h - l_h)^2 + lam/2 x^T D x - s^T x  subject to  l_h <= x_i <= u_h for every member i of h.
 """
@@ -7,16 +7,20 @@ min 1/2 sum_h w_h (u_h - l_h)^2 + lam/2 x^T D x - s^T x  subject to  l_h <= x_i 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.linalg import splu
 
 from ._hypergraph import Hypergraph
 
 Array = NDArray[np.float64]
+# The dense matrix has this side at most (32 MB).
+DENSE_NODES = 2000
 
 
 def interior_point(H: Hypergraph, s: Array, lam: float) -> tuple[Array, Array, Array, int]:
@@ -45,7 +49,6 @@ def _one(H: Hypergraph, s: Array, lam: float) -> tuple[Array, Array, Array, int]
     upper = w[h] / np.diff(B.indptr)[h]  # multipliers of x <= u and of l <= x: sums of the size of w
     lower = upper.copy()
     p, q = u[h] - x[i], x[i] - l[h]
-    diagonal = np.arange(n)
     best = np.inf
     kept = (x, upper, lower)
     stalled = n_iter = 0
@@ -75,9 +78,8 @@ def _one(H: Hypergraph, s: Array, lam: float) -> tuple[Array, Array, Array, int]
         inv_uu, inv_ll, inv_ul = C / det, A / det, -off / det
         P, Q = (sp.csr_array((-v, i, B.indptr), shape=(m, n)) for v in (sp_, sq))
         UU, UL, LL = (sp.diags_array(v) for v in (inv_uu, inv_ul, inv_ll))
-        S = -(P.T @ (UU @ P + UL @ Q) + Q.T @ (UL @ P + LL @ Q)).toarray()
-        S[diagonal, diagonal] += lam * d + np.bincount(i, sp_ + sq, n)
-        factor = cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+        own = lam * d + np.bincount(i, sp_ + sq, n)
+        invert = _factor(-(P.T @ (UU @ P + UL @ Q) + Q.T @ (UL @ P + LL @ Q)), own)
 
         def direction(cp: Array, cq: Array) -> Any:
             # complementarity: upper dp + p dupper = cp, likewise for the lower side
@@ -85,7 +87,7 @@ def _one(H: Hypergraph, s: Array, lam: float) -> tuple[Array, Array, Array, int]
             bx = -rx - np.bincount(i, ep - eq, n)
             bu, bl = -ru + np.bincount(h, ep, m), -rl - np.bincount(h, eq, m)
             vu, vl = inv_uu * bu + inv_ul * bl, inv_ul * bu + inv_ll * bl
-            dx = cho_solve(factor, bx - P.T @ vu - Q.T @ vl, check_finite=False)
+            dx = invert(bx - P.T @ vu - Q.T @ vl)
             bu, bl = bu - P @ dx, bl - Q @ dx
             du, dl = inv_uu * bu + inv_ul * bl, inv_ul * bu + inv_ll * bl
             dp, dq = du[h] - dx[i] + rp, dx[i] - dl[h] + rq
@@ -111,6 +113,22 @@ def _one(H: Hypergraph, s: Array, lam: float) -> tuple[Array, Array, Array, int]
     up, down = upper * (phi / top)[h], lower * (phi / bottom)[h]
     a = np.where(H.degree > 0, np.bincount(i, up - down, n) / d, 0.0)
     return x * unit, np.asarray(a * unit), np.asarray(phi * unit), n_iter
+
+
+def _factor(S: Any, own: Array) -> Callable[[Array], Array]:
+    """Solver of (S + diag(own)) x = b: dense Cholesky, or sparse elimination where a dense matrix would not pay."""
+    n = len(own)
+    if n <= DENSE_NODES:
+        A = S.toarray()
+        A[np.arange(n), np.arange(n)] += own
+        factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+        return lambda b: np.asarray(cho_solve(factor, b, check_finite=False))
+    # symmetric and positive definite: no pivoting, and an ordering for symmetric patterns
+    lu = splu(
+        sp.csc_array(S + sp.diags_array(own)), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )  # fmt: skip
+    return lambda b: np.asarray(lu.solve(b))
 
 
 def _reach(v: Array, dv: Array) -> float:

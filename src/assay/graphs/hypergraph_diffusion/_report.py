@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # A bar chart with more rows than this is a table.
 _PER_CLASS = 6
-_CLASSES = 6
+CLASSES = 6
 
 
 def short(text: Any, width: int = 38) -> str:
@@ -57,7 +57,8 @@ def plot_confusion(matrix: NDArray[np.int64], classes: list[Any], what: str) -> 
                 colour = "white" if share[i, j] > 0.55 else "black"
                 ax.text(j, i, f"{matrix[i, j]:,}", ha="center", va="center", color=colour, fontsize=9)
     names = [short(v, 14) for v in classes]
-    ax.set_xticks(range(c), names, rotation=30 if c > 4 else 0, ha="right" if c > 4 else "center")
+    crowded = c > 4 and max(map(len, names)) > 3
+    ax.set_xticks(range(c), names, rotation=30 if crowded else 0, ha="right" if crowded else "center")
     ax.set_yticks(range(c), names)
     ax.set_xlabel(f"predicted class ({what})")
     ax.set_ylabel("true class")
@@ -67,16 +68,16 @@ def plot_confusion(matrix: NDArray[np.int64], classes: list[Any], what: str) -> 
 
 def plot_categories(edges: pd.DataFrame, classes: list[Any]) -> Figure:
     """Per class the hyperedges with the largest pull."""
-    shown = list(classes)[:_CLASSES]
+    shown = list(classes)[:CLASSES]
     columns = 2 if len(shown) > 1 else 1
     rows = -(-len(shown) // columns)
-    fig, axes = figure(9.0, 0.9 + 2.0 * rows, nrows=rows, ncols=columns, squeeze=False)
+    fig, axes = figure(9.0, 0.9 + 2.2 * rows, nrows=rows, ncols=columns, squeeze=False)
     for k, name in enumerate(shown):
         ax = axes[k // columns][k % columns]
         best = edges.nlargest(_PER_CLASS, f"pull_{name}").iloc[::-1]
         best = best[best[f"pull_{name}"] > 0]
         ax.barh([short(v) for v in best["hyperedge"]], best[f"pull_{name}"], color=PALETTE[k % len(PALETTE)])
-        ax.set_title(short(name, 30))
+        ax.set_title(f"towards {short(name, 24)}")
         if not len(best):
             ax.text(
                 0.5, 0.5, "no hyperedge leads towards it", ha="center", va="center", transform=ax.transAxes, color=MUTED

@@ -16,7 +16,8 @@ from assay._shared.accel import numba_enabled
 
 from . import _kernels as kernels
 from ._cuts import CUTS, Cut, _Star, columns, deltas, evaluator, inverse_degree
-from ._hypergraph import Hypergraph, said
+from ._hypergraph import Hypergraph, locality_order, said
+from ._qp import DENSE_NODES, interior_point
 
 Array = NDArray[np.float64]
 SOLVERS = ("auto", "subgradient", "dual", "qp", "cg")
@@ -34,8 +35,12 @@ _PROXIMAL_LAM = 0.01
 _PROXIMAL_TOL = 1e-8
 # From here on the scores of six columns leave the second-level cache; renumbering costs about ten steps, once.
 _REORDER_NODES = 50_000
-# The interior-point method factors a dense matrix of this side at most (32 MB).
-_QP_NODES = 2000
+# f within 1e-200 .. 1e200 leaves room for sums and for relative gaps of 1e-16 below.
+_DECADES = 200.0
+_QP_NODES = DENSE_NODES
+# Beyond, Laplacian systems factor a sparse matrix where some order of the vertices keeps it near its diagonal: two
+# million entries are about four seconds. Only laplacian_solve asks for it.
+_SPARSE_QP, _SPARSE_ENTRIES = "sparse qp", 2_000_000
 
 
 @dataclass
@@ -76,6 +81,7 @@ class _Problem:
         # an isolated vertex without weight keeps score 0
         self.s = s if (H.degree > 0).all() else np.where(self.d > 0, s, 0.0)
         self.target = self.s * self.inverse
+        _check_scale(self.s, self.target, lam)
         self.evaluate = evaluator(H, cut)
         self.w = H.edge_weight[:, None]
 
@@ -94,6 +100,27 @@ class _Problem:
         rest = np.subtract(self.target, a, out=buffer)
         return -0.5 / self.lam * np.einsum("ik,ik,i->k", rest, rest, self.H.degree) - 0.5 * np.einsum(
             "hk,hk,h->k", phi, phi, 1.0 / self.H.edge_weight
+        )
+
+
+def _check_scale(s: Array, target: Array, lam: float) -> None:
+    """Refuse s and lam so large or small that f leaves the range of doubles: its gap would come out as 0 or NaN.
+
+    f* lies between -|s|^2 / (2 lam) and about -|s|^2 / (2 (2 + lam)), in the norm of D^-1.
+    """
+    top = np.abs(s).max(axis=0)
+    live = top > 0
+    if not live.any():
+        return
+    with np.errstate(over="ignore", under="ignore"):
+        # log10 |s|^2, the largest entries taken out so that nothing overflows on the way
+        unit = np.abs(target).max(axis=0)[live]
+        inner = (np.abs(s[:, live]) / top[live] * (np.abs(target[:, live]) / unit)).sum(axis=0)
+        size = np.log10(top[live]) + np.log10(unit) + np.log10(inner)
+    if (size - np.log10(lam) > _DECADES).any() or (size - np.log10(2.0 + lam) < -_DECADES).any():
+        raise InputError(
+            f"s of size {top[live].max():.3g} with lam = {lam:g} over- or underflows; scale s (the solution scales with it) "
+            "or take another lam."
         )
 
 
@@ -130,10 +157,14 @@ def solve(
     if chosen == "cg":
         return _conjugate_gradients(problem, max_iter, tol, warm)
     if chosen == "qp":
-        from ._qp import interior_point
-
         began = time.perf_counter()
-        x, a, phi, n_iter = interior_point(H, problem.s, lam)
+        try:
+            x, a, phi, n_iter = interior_point(H, problem.s, lam)
+        except (np.linalg.LinAlgError, RuntimeError) as error:  # dense and sparse say it differently
+            raise InputError(
+                f"solver='qp' cannot factor this system (lam = {lam:g}, weights from {H.edge_weight.min():.3g} to "
+                f"{H.edge_weight.max():.3g}); use solver='dual', a larger lam, or weights closer to each other."
+            ) from error
         f, bound = problem.objective(x), problem.bound(a, phi)
         history: dict[str, list[Any]] = {
             "n_iter": [n_iter],
@@ -154,6 +185,8 @@ def _choose(H: Hypergraph, cut: Cut, solver: str, tol: float | None) -> str:
         # without numba its loop is plain Python, and the vectorised steps are the faster ones
         exact = exact and (numba_enabled() or H.incidence.nnz <= _PYTHON_NNZ)
         return "dual" if exact else "subgradient"
+    if solver == _SPARSE_QP:
+        return "qp"
     if solver in ("dual", "qp") and not (isinstance(cut, str) and cut == "standard"):
         raise InputError(f"solver={solver!r} is for cut='standard' only; use solver='auto'.")
     if solver == "cg" and not (isinstance(cut, str) and cut == "star"):
@@ -548,7 +581,8 @@ def laplacian_solve(
     cut : str, CardinalityCut or SubmodularCut, default "standard"
         As for `potential`.
     solver : str, default "auto"
-        As for `hypergraph_pagerank`; "auto" takes "qp" for the standard cut up to 2000 vertices, else "dual".
+        As for `hypergraph_pagerank`; "auto" takes the interior-point method for the standard cut up to 2000 vertices,
+        and beyond where a sparse factor is small (paths, meshes, local structure), else "dual".
     max_iter : int, default 10000
         Steps or sweeps at most, over all resolvents.
     tol : float or None, default 1e-4
@@ -573,7 +607,8 @@ def laplacian_solve(
     Notes
     -----
     1. Regularised with lam = 1e-6, then the D-mean of each component is removed.
-    2. "dual", "subgradient" and "cg" are called for a sequence of resolvents around the last point (proximal point).
+    2. Above 2000 vertices without local structure, sweeps may not reach `tol` within `max_iter`: look at the gap.
+    3. "dual", "subgradient" and "cg" are called for a sequence of resolvents around the last point (proximal point).
 
     Examples
     --------
@@ -598,8 +633,8 @@ def laplacian_solve(
                 f"s must sum to zero on every connected component, but sums to {total[c]:.6g} on that of vertex {said(member)}."
             )
     if solver == "auto" and isinstance(cut, str) and cut == "standard":
-        solver = "qp" if H.n_nodes <= _QP_NODES else "dual"
-    if solver == "qp":
+        solver = "qp" if H.n_nodes <= _QP_NODES else (_SPARSE_QP if _banded_entries(H) <= _SPARSE_ENTRIES else "dual")
+    if solver in ("qp", _SPARSE_QP):
         found = solve(H, a, _LAPLACIAN_LAM, cut=cut, solver=solver)
     else:
         found = _proximal_point(H, a, cut, solver, max_iter, tol, random_state)
@@ -609,6 +644,19 @@ def laplacian_solve(
         mean = np.bincount(part, weights=d * found.x[:, k], minlength=n_parts) / np.where(mass > 0, mass, 1.0)
         found.x[:, k] -= mean[part]
     return _answer(found, flat, return_history)
+
+
+def _banded_entries(H: Hypergraph) -> float:
+    """Entries of a factor of the clique pattern in locality order: the spread of the widest hyperedge at every vertex."""
+    order, _ = locality_order(H)
+    place = np.empty(H.n_nodes, dtype=np.int64)
+    place[order] = np.arange(H.n_nodes)
+    at, start = place[H.incidence.indices], H.incidence.indptr[:-1].astype(np.intp)
+    first = np.minimum.reduceat(at, start)
+    # the envelope of a row reaches back to the first vertex that shares a hyperedge with it
+    reach = np.arange(H.n_nodes)
+    np.minimum.at(reach, at, np.repeat(first, H.sizes))
+    return float((np.arange(H.n_nodes) - reach).sum())
 
 
 def _proximal_point(

@@ -124,6 +124,8 @@ def sweep_cut(H: Hypergraph, x: ArrayLike) -> tuple[NDArray[np.bool_], float]:
 class HypergraphLocalClustering(BaseEstimator):
     """Cluster around seed vertices: PageRank from the seeds, then the sweep cut of least conductance.
 
+    Sets of at most half of the volume are looked at, and whole components; larger ones only if there is no other.
+
     Parameters
     ----------
     seeds : iterable of int
@@ -198,9 +200,13 @@ class HypergraphLocalClustering(BaseEstimator):
         H = _checked(X)
         lam = resolve_lam(self.lam, None)
         check_options(self.cut, self.solver, "strong", 0.5, self.max_iter, True, self.tol)
-        seeds = np.unique(np.array(list(self.seeds)))
+        try:
+            given = np.array(list(self.seeds))
+            seeds = np.unique(given)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"seeds must be a list of row numbers, got {self.seeds!r}.") from error
         if not len(seeds) or seeds.dtype.kind not in "iu" or seeds.min() < 0 or seeds.max() >= H.n_nodes:
-            raise InputError(f"seeds must be row numbers from 0 to {H.n_nodes - 1}, got {list(self.seeds)[:5]}.")
+            raise InputError(f"seeds must be row numbers from 0 to {H.n_nodes - 1}, got {given[:5].tolist()}.")
         lone = H.isolated[seeds]
         if lone.all():
             raise InputError(f"the seed {said(H.node_names[seeds[0]])} is in no hyperedge: it has no cluster.")
@@ -217,7 +223,11 @@ class HypergraphLocalClustering(BaseEstimator):
         self.profile_ = pd.DataFrame({"size": ends[reached], "conductance": phi[reached]})
         self.labels_ = np.zeros(H.n_nodes, dtype=np.int64)
         if len(self.profile_):
-            best = int(self.profile_["conductance"].to_numpy().argmin())
+            value = self.profile_["conductance"].to_numpy()
+            # beyond half of the volume it is the rest that is cut off well, far from the seeds; a whole component may be
+            volume = np.cumsum(H.degree[order])[self.profile_["size"].to_numpy() - 1]
+            near = (volume <= (0.5 + 1e-12) * H.degree.sum()) | (value == 0)
+            best = int(np.where(near, value, np.inf).argmin()) if near.any() else int(value.argmin())
             self.labels_[order[: int(self.profile_["size"].iloc[best])]] = 1
             self.conductance_ = float(self.profile_["conductance"].iloc[best])
         else:  # the whole hypergraph is one plateau: the cluster is everything

@@ -45,9 +45,11 @@ def _key(value: Any) -> Any:
     """One key for equal values of any type: 1, 1.0 and True are the same number, text is stripped."""
     if isinstance(value, str):
         return value.strip()
-    if isinstance(value, (bool, np.bool_, int, float, np.number)):
+    if isinstance(value, (bool, np.bool_, int, np.integer)):
+        return int(value)  # never through a float, which would merge long identifiers
+    if isinstance(value, (float, np.floating)):
         number = float(value)
-        return int(number) if number.is_integer() else number
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
     return value
 
 
@@ -158,7 +160,8 @@ class CategoricalEncoder:
             columns.append(code[code >= 0])
         if not names:
             raise InputError(
-                f"every column has missing values ({', '.join(self.dropped_[:5])}); use missing='ignore_rows'."
+                f"every column has missing values ({', '.join(self.dropped_[:5])}); use missing='ignore_rows' "
+                "(--missing ignore_rows)."
             )
         i, h = np.concatenate(rows), np.concatenate(columns)
         B = sp.coo_array((np.ones(len(i)), (h, i)), shape=(len(names), len(frame)))
@@ -170,7 +173,7 @@ class CategoricalEncoder:
     def _column(self, series: pd.Series, gone: NDArray[np.bool_], name: str, first: int) -> tuple[_Column, list[str]]:
         keys = list(dict.fromkeys(series[~gone].map(_key)))
         numbers = all(isinstance(k, (int, float)) for k in keys)
-        if numbers and any(not np.isfinite(k) for k in keys):
+        if numbers and any(isinstance(k, float) and not np.isfinite(k) for k in keys):
             raise InputError(f"column {name!r} holds an infinite value; replace it, or leave it empty.")
         if numbers and len(keys) > self.n_bins:
             value = _numeric(series, gone, name)[~gone]
