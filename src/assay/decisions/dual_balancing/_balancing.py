@@ -89,7 +89,7 @@ class ROIConstraint:
 
 @dataclass(frozen=True)
 class LinearConstraint:
-    """Keep ``reward * f + cost * c + usage . z`` at or below `limit` on average over the rounds.
+    """Keep ``reward * f + cost * c + usage @ z`` at or below `limit` on average over the rounds.
 
     Parameters
     ----------

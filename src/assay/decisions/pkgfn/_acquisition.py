@@ -171,7 +171,7 @@ class PartialKnowledgeGradientFN(_NetworkAcquisition):
     -----
     1. No model is rebuilt: with fixed hyper-parameters the mean after an answer is
        :math:`\\mu(u) + c(u, z)\\zeta/\\sqrt v` and the variance :math:`\\sigma^2(u) - c(u, z)^2/v`.
-    2. Where the answer enters the objective linearly, the value is exact: the upper envelope of |A| lines.
+    2. Where the answer enters the objective linearly, the value is exact: the upper envelope of the lines of A.
 
     References
     ----------

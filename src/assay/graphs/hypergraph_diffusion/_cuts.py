@@ -18,7 +18,7 @@ CUTS = ("standard", "node_weighted", "linear", "star")
 
 
 class CardinalityCut:
-    """Cut function that looks only at how many of the m members lie inside: F_h(S) = fn(|S|, m).
+    """Cut function that looks only at how many of the m members lie inside: ``F_h(S) = fn(#S, m)``.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class GaussianMICut(SubmodularCut):
     points : array-like of shape (n_nodes, n_features)
         Coordinates of the vertices.
     scale : float, default 1.0
-        Length scale of K_ij = exp(-|p_i - p_j|^2 / (2 scale^2)).
+        Length scale of ``K_ij = exp(-|p_i - p_j|^2 / (2 scale^2))``.
     noise : float, default 0.1
         Added to the diagonal of K; above 0.
 
@@ -256,7 +256,7 @@ def potential(H: Hypergraph, x: ArrayLike, cut: Cut = "standard") -> Any:
     x : array-like of shape (n_nodes,) or (n_nodes, c)
         Scores.
     cut : str, CardinalityCut or SubmodularCut, default "standard"
-        ``"standard"``: max - min; ``"node_weighted"``: 2 min_u max_i r_hi |x_i - u|; ``"linear"``: sum of distances to
+        ``"standard"``: max - min; ``"node_weighted"``: ``2 min_u max_i r_hi |x_i - u|``; ``"linear"``: sum of distances to
         the median; ``"star"``: root of the sum of squares about the mean (the linear Laplacian).
 
     Returns

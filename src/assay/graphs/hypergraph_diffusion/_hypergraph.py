@@ -311,9 +311,9 @@ class Hypergraph:
         k : int, default 5
             Neighbours of a point besides itself, below the number of points.
         weights : {"centroid", "centre"} or None, default None
-            r_hi = exp(-|x_i - c_h|^2 / scale), with c_h the mean of the members or the point itself; None is 1 each.
+            ``r_hi = exp(-|x_i - c_h|^2 / scale)``, with c_h the mean of the members or the point itself; None is 1 each.
         scale : float, default None
-            In squared units of X; None is the median of |x_i - c_h|^2.
+            In squared units of X; None is the median of ``|x_i - c_h|^2``.
 
         Returns
         -------

@@ -442,7 +442,7 @@ def hypergraph_pagerank(
     average : bool or "best", default True
         Return the average, the last point (False), or the best point seen.
     tol : float or None, default 1e-2
-        Stop once the certified gap of every column is at most tol |f|; None runs `max_iter`.
+        Stop once the certified gap of every column is at most ``tol |f|``; None runs `max_iter`.
     return_history : bool, default False
         Also return the history.
     random_state : int or Generator, default 0
