@@ -45,7 +45,7 @@ def test_value_and_gradient(benchmark, chain, b, arm):
         "fantasy models, 16 marginal": lambda z: fantasy_values(model, gps, z, A, outer, inner, joint=False),
         "fantasy models, 64 joint": lambda z: fantasy_values(model, gps, z, A, outer, many, joint=True),
     }[arm]
-    benchmark.pedantic(_step, args=(value, Z), rounds=3, warmup_rounds=1)
+    benchmark.pedantic(_step, args=(value, Z), rounds=5, warmup_rounds=1)
 
 
 @pytest.mark.parametrize("arm", ["whole ask", "qKnowledgeGradient", "qLogEI", "ax"])
@@ -80,12 +80,16 @@ def test_one_query(benchmark, chain, arm):
             parameters=[RangeParameterConfig(name=n, bounds=(-2.0, 2.0), parameter_type="float") for n in names]
         )
         client.configure_optimization(objective="y")
+        # Its model at once: by default the first suggestion is the centre of the box, and the next ones are random.
+        client.configure_generation_strategy(initialization_budget=0, initialize_with_center=False)
         for row, value in zip(X, y):
             index = client.attach_trial(parameters=dict(zip(names, row.tolist())))
             client.complete_trial(trial_index=index, raw_data={"y": float(value)})
 
         def query():
             client.get_next_trials(max_trials=1)
+            (trial,) = [t for t in client._experiment.trials.values() if t.status.is_running]
+            assert trial.generator_runs[0]._generation_node_name == "MBM", "the suggestion came from no model"
 
         benchmark.pedantic(query, rounds=1)
     else:

@@ -42,6 +42,8 @@ def _other_value(hint):
     """Something valid for a required argument that is no file."""
     if typing.get_origin(hint) is typing.Literal:
         return typing.get_args(hint)[0]
+    if typing.get_origin(hint) is list:
+        return _other_value(typing.get_args(hint)[0])
     return {int: 2, float: 0.1, bool: True}.get(hint, "x")
 
 

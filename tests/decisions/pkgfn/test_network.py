@@ -163,6 +163,23 @@ FILES = [
     ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nobjective: 2*g\n", "no 'g'"),
     ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nconstraints: ['g <= 1']\n", "no node 'g'"),
     ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nobjectiv: f\n", "'objectiv'"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nobjective: 2**9999*f\n", "is not a finite number"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nobjective: f*(-1)**0.5\n", "is not a finite number"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nobjective: f + 1/0\n", "1 / 0 is not a finite number"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nobjective: 3\n", "it is 3"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nminimize: 'no'\n", "minimize must be true or false"),
+    (
+        "variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nupstream_required: maybe\n",
+        "upstream_required must be true or false",
+    ),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nconstraints: f <= 1\n", "constraints must be a list"),
+    (
+        "variables: {x: {range: [0, 1], intger: true}}\nnodes:\n - {name: f, inputs: [x]}\n",
+        "variable x: the key 'intger'",
+    ),
+    ("variables: {cost: [0, 1]}\nnodes:\n - {name: f, inputs: [cost]}\n", "cannot be named 'cost'"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: value, inputs: [x]}\n", "cannot be named 'value'"),
+    ("variables: {x: [0, 1]}\nnodes:\n - {name: f, inputs: [x]}\nmaximize:\n", "maximize must be true or false"),
     ("a: [1\nb: 2\n", "line"),
     ("- 1\n- 2\n", "mapping"),
 ]

@@ -81,7 +81,7 @@ def test_minimising_is_maximising_the_negative(observe):
     assert opt.history["posterior_mean"].iloc[-1] == pytest.approx(2.0, abs=0.02)
 
 
-@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize("after", [pytest.param(1, marks=pytest.mark.slow), 3])  # 3 holds 1; half a second each
 def test_saved_and_loaded_gives_the_same_next_query(chain, observe, after):
     net = chain()
     opt = FunctionNetworkOptimizer(net, budget=40.0, seed=3, initial_data=observe(net, 5))
@@ -134,6 +134,15 @@ def test_parallel_asks_differ_and_reserve_the_budget(chain, observe):
     for c in queries:
         opt.tell(c.node, c.z, opt.simulate(c.node, c.z))
     assert len(opt._pending) == 1
+
+
+def test_parallel_asks_count_once_for_stopping(chain, observe):
+    net = chain()
+    opt = FunctionNetworkOptimizer(net, budget=40.0, seed=0, initial_data=observe(net, 5), min_gain_per_cost=1e6)
+    opt.ask(q=3)
+    assert len(opt.last_asks) == 3
+    assert opt._low_gains == 1
+    assert not opt.should_stop
 
 
 def test_parallel_asks_end_with_the_budget(chain, observe):

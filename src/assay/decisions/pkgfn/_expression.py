@@ -51,6 +51,17 @@ class Expression:
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             left, right = self._compile(node.left, known), self._compile(node.right, known)
             apply = _BINARY[type(node.op)]
+            if not any(isinstance(part, ast.Name) for part in ast.walk(node)):
+                # Numbers alone are worked out once: 9**9**9 or 1/0 must not fail in the middle of a run.
+                try:
+                    constant = float(apply(left({}), right({})))
+                except (ArithmeticError, TypeError) as error:  # TypeError: (-1)**0.5 is complex
+                    raise InputError(
+                        f"{self._what} {self.text!r}: {ast.unparse(node)} is not a finite number."
+                    ) from error
+                if not math.isfinite(constant):
+                    raise InputError(f"{self._what} {self.text!r}: {ast.unparse(node)} is not a finite number.")
+                return lambda values: constant
             return lambda values: apply(left(values), right(values))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
             inner = self._compile(node.operand, known)

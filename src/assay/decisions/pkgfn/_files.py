@@ -57,7 +57,7 @@ def read_observations(path: Path, network: FunctionNetwork) -> list[dict[str, An
 
     from assay._core.files import read_table
 
-    table = read_table(path, required=["node", "value"], what="evaluations")
+    table = read_table(path, required=["node", "value"], what="table of evaluations")
     known = {"node", "value", "noise_var", "cost", "timestamp", *network.input_names, *network.node_names}
     for column in table.columns:
         if column not in known:
@@ -90,7 +90,8 @@ def read_observations(path: Path, network: FunctionNetwork) -> list[dict[str, An
             if column in table.columns and not pd.isna(record[column]):
                 value = number(i, column, record[column], f"node {name!r}")
                 if value < 0 or (column == "cost" and value == 0):
-                    raise InputError(f"{path}, row {i}: {column} must be above 0, it is {value:g}.")
+                    least = "above 0" if column == "cost" else "at least 0"
+                    raise InputError(f"{path}, row {i}: {column} must be {least}, it is {value:g}.")
                 entry[column] = value
         rows.append(entry)
     return rows
@@ -121,13 +122,16 @@ def load_functions(source: str, network: FunctionNetwork) -> Callable[[int, Tens
         module = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-        except Exception as error:  # whatever the user's module raises is the user's to read, in one sentence
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever the user's module raises is the user's to read, in one sentence
             raise InputError(f"{source} cannot be imported ({type(error).__name__}: {error}).") from error
     else:
         sys.path.insert(0, os.getcwd())
         try:
             module = importlib.import_module(source)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"The module {source!r} cannot be imported ({type(error).__name__}: {error}).") from error
         finally:
             sys.path.pop(0)
@@ -144,7 +148,7 @@ def load_functions(source: str, network: FunctionNetwork) -> Callable[[int, Tens
             named = {_identifier(c): float(v) for c, v in zip(network.columns(k), z)}
             try:
                 value = found[k](**named)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a step that calls exit() must not end the run unnamed
                 raise EvaluationFailed(
                     f"The function of node {network.node_names[k]!r} failed at {_shown(named)} ({type(error).__name__}: {error})."
                 ) from error

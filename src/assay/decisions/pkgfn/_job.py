@@ -60,7 +60,7 @@ def ask(
     budget_left
         Budget that may still be spent.
     state
-        JSON file that remembers observations, pending queries and fits between calls; made if absent.
+        JSON file that remembers observations, pending queries, fits and the options below between calls; made if absent.
     q
         Number of queries for parallel evaluation.
     noise
@@ -70,7 +70,7 @@ def ask(
     same_design
         Combine only parent outputs whose shared decision variables agree.
     min_gain_per_cost
-        Advise to stop when the best expected gain per cost stays below this.
+        Advise to stop when the best expected gain per cost stays below this for three asks, which --state counts.
     """
     from ._network import FunctionNetwork
     from ._optimizer import BudgetExhausted, FunctionNetworkOptimizer
@@ -83,17 +83,21 @@ def ask(
         raise InputError("ask needs the evaluations so far: give a table, or --state FILE.")
     options: dict[str, Any] = {"noise": noise, "same_design": same_design, "min_gain_per_cost": min_gain_per_cost}
     options["upstream_required"] = False if free else net.upstream_required
+    if state is not None and state.is_dir():
+        raise InputError(f"--state {state} is a folder; give a file.")
     if state is not None and state.exists():
         if data is not None:
             raise InputError(f"{state} already holds observations; leave the table out, or choose another --state.")
         opt = FunctionNetworkOptimizer(net, seed=run.seed, **options)
         _load_state(opt, state)
-        opt.min_gain_per_cost = min_gain_per_cost or opt.min_gain_per_cost
+        _change_options(opt, noise, free, same_design, min_gain_per_cost)
     elif data is None:
         opt = FunctionNetworkOptimizer(net, seed=run.seed, budget=budget_left, **options)
     else:
         opt = _from_table(run, net, data, options)
     opt.budget = opt._spent + budget_left
+    if min_gain_per_cost > 0 and state is None:
+        run.warn("--min-gain-per-cost counts three asks in a row, which needs --state FILE: here it has no effect.")
     run.title = "Next evaluation of a function network"
     try:
         with _noted(run):
@@ -113,7 +117,7 @@ def tell(
     network: Path,
     state: Path,
     *,
-    value: float,
+    value: list[float],
     node: str | None = None,
     inputs: str | None = None,
     query: int = 1,
@@ -130,7 +134,7 @@ def tell(
     state
         The JSON file that `ask --state` keeps.
     value
-        Output of the node.
+        Output of the node; for a group one --value per node, in the order of the query's "evaluates".
     node
         Node that was run; without it the pending query is answered.
     inputs
@@ -162,15 +166,20 @@ def tell(
             raise InputError(f"--node: there is no node {node!r}; nodes are {', '.join(net.node_names)}.")
         k = net.node_names.index(node)
         z = _read_inputs(net, k, inputs, opt)
-    if len(net.group_of[k]) > 1:
-        raise InputError(
-            f"Node {net.node_names[k]} belongs to a group: add its rows to the table and use ask with the table."
-        )
+    group = [net.node_names[i] for i in net.group_of[k]]
+    if len(value) != len(group):
+        needed = "one --value" if len(group) == 1 else f"{len(group)} --value, in the order {', '.join(group)}"
+        raise InputError(f"Node {net.node_names[k]} needs {needed}, but got {len(value)}.")
     with _noted(run):
         opt.tell(k, z, value, cost=cost, noise_var=noise_var)
     write_json(state, opt.state_dict())
     run.title = "Observation of a function network"
-    run.result(node=net.node_names[k], value=value, observations=sum(len(y) for _, y in opt.observations.values()))
+    run.subtitle = f"{', '.join(group)} at {_inline(dict(zip(net.columns(k), z)))}"
+    run.result(
+        node=", ".join(group),
+        value=value[0] if len(value) == 1 else value,
+        observations=sum(len(y) for _, y in opt.observations.values()),
+    )
     _table_of_observations(run, net, opt)
 
 
@@ -239,6 +248,8 @@ def optimize(
     options["upstream_required"] = False if free else net.upstream_required
     options |= {"method": method, "budget": budget}
     if data is not None:
+        if n_initial is not None:
+            raise InputError("--n-initial are designs for a start without data; leave out it or --data.")
         opt = _from_table(run, net, data, options)
     else:
         opt = FunctionNetworkOptimizer(net, seed=run.seed, n_initial=n_initial, **options)
@@ -311,6 +322,10 @@ def evaluate(
     whole = sum(float(c) for c in net.costs)
     limit = budget if budget is not None else 5 * whole
     _positive("--budget", limit)
+    if full_budget is not None:
+        _positive("--full-budget", full_budget)
+    if n_initial is not None and n_initial < 1:
+        raise InputError(f"--n-initial must be at least 1, got {n_initial}.")
     runs: dict[str, list[FunctionNetworkOptimizer]] = {m: [] for m in chosen}
     timing = []
     jobs = [(s, m) for s in range(seeds) for m in chosen]
@@ -358,7 +373,9 @@ def demo(*, run: Run) -> None:
     run.subtitle = (
         "642 molecules; a calculation costs 1, an experiment 49; hydration free energy is maximised (kcal/mol)"
     )
-    _report_run(run, net, runs, net, value_label="hydration free energy at\nthe recommendation (kcal/mol)")
+    _report_run(
+        run, net, runs, net, value_label="hydration free energy at\nthe recommendation (kcal/mol)", unit="kcal/mol"
+    )
 
 
 # --- pieces ---
@@ -413,6 +430,20 @@ def _load_state(opt: FunctionNetworkOptimizer, path: Path) -> None:
         raise InputError(f"{path}: {error}") from error
 
 
+def _change_options(
+    opt: FunctionNetworkOptimizer, noise: str, free: bool, same_design: bool, min_gain_per_cost: float
+) -> None:
+    """Options given now win over those of the state; defaults leave the state's in place."""
+    opt.min_gain_per_cost = min_gain_per_cost or opt.min_gain_per_cost
+    opt.same_design = opt.same_design or same_design
+    opt.upstream_required = opt.upstream_required and not free
+    if noise == "infer" and opt.noise != "infer":
+        opt.noise = "infer"
+        opt._gps = [None] * opt.network.n_nodes  # hyper-parameters without a noise variance are no start
+        opt._dirty = set(range(opt.network.n_nodes))
+        opt._recommended_at = -1
+
+
 def _from_table(run: Run, net: FunctionNetwork, path: Path, options: dict[str, Any]) -> FunctionNetworkOptimizer:
     import torch
 
@@ -430,6 +461,7 @@ def _from_table(run: Run, net: FunctionNetwork, path: Path, options: dict[str, A
             y = torch.tensor([row["y"]], dtype=torch.float64)
             try:
                 opt._check_input(k, z)
+                opt._check_output(k, y[0])
                 opt._append(k, z[None], y, torch.tensor([row["noise_var"]], dtype=torch.float64))
             except InputError as error:
                 raise InputError(f"{path}, row {row['row']}: {error}") from error
@@ -472,6 +504,8 @@ def _read_inputs(net: FunctionNetwork, k: int, text: str | None, opt: FunctionNe
     given = {}
     for part in text.split(","):
         name, _, number = part.partition("=")
+        if name.strip() in given:
+            raise InputError(f"--inputs gives {name.strip()} twice.")
         try:
             given[name.strip()] = float(number)
         except ValueError as error:
@@ -505,7 +539,11 @@ def _drive(run: Run, net: FunctionNetwork, opt: FunctionNetworkOptimizer, call: 
             else:
                 try:
                     query = opt._ask()
-                except BudgetExhausted:
+                except BudgetExhausted as error:
+                    if not opt._rows:
+                        run.warn(f"Nothing was run. {error}")
+                    elif opt._initial or (opt._plan is not None and opt._first_x is None and opt._best_x is None):
+                        run.warn(f"The budget ended among the first designs; no query was chosen yet. {error}")
                     break
                 node, z = query.node, query.z
                 keep()
@@ -525,16 +563,18 @@ def _drive(run: Run, net: FunctionNetwork, opt: FunctionNetworkOptimizer, call: 
     keep()
 
 
-def _why(net: FunctionNetwork, opt: FunctionNetworkOptimizer) -> list[dict[str, Any]]:
+def _why(net: FunctionNetwork, seen: dict[str, Any], scale: float) -> list[dict[str, Any]]:
+    """Best candidate of every node in one ask; gains that are rounding errors of the objective's scale are nil."""
+    nil = 1e-12 * scale
     return [
         {
             "node": net.node_names[entry["node"]],
             "inputs": dict(zip(net.columns(entry["node"]), entry["z"])),
-            "expected_gain": entry["gain"],
+            "expected_gain": entry["gain"] if entry["gain"] > nil else 0.0,
             "cost": entry["cost"],
-            "gain_per_cost": entry["gain_per_cost"],
+            "gain_per_cost": entry["gain_per_cost"] if entry["gain"] > nil else 0.0,
         }
-        for entry in sorted(opt.last_ask.get("nodes", []), key=lambda e: -e["gain_per_cost"])
+        for entry in sorted(seen.get("nodes", []), key=lambda e: -e["gain_per_cost"])
     ]
 
 
@@ -543,6 +583,11 @@ def _report_next(run: Run, net: FunctionNetwork, opt: FunctionNetworkOptimizer, 
 
     from assay._core.files import write_json
 
+    asks = opt.last_asks if queries else [opt.last_ask]
+    informed = any(len(y) for _, y in opt.observations.values())
+    model = opt.fitted_model() if informed else None
+    whys = [_why(net, seen, model.output_scale) if model is not None else [] for seen in asks]
+    reasons = [seen.get("reason", "first designs") for seen in asks]
     listed = [
         {
             "node": net.node_names[c.node],
@@ -551,15 +596,14 @@ def _report_next(run: Run, net: FunctionNetwork, opt: FunctionNetworkOptimizer, 
             "expected_gain": c.value,
             "cost": c.cost,
             "gain_per_cost": c.gain_per_cost,
+            "reason": reason,
+            "why": why,
         }
-        for c in queries
+        for c, reason, why in zip(queries, reasons, whys)
     ]
-    body: dict[str, Any] = {
-        "queries": listed,
-        "why": _why(net, opt),
-        "reason": opt.last_ask.get("reason", "first designs"),
-    }
-    if any(len(y) for _, y in opt.observations.values()):
+    # The first query is the one that was chosen with nothing pending from this ask.
+    body: dict[str, Any] = {"queries": listed, "why": whys[0] if listed else [], "reason": reasons[0] if listed else ""}
+    if informed:
         x, mean, std = opt.recommend()
         body["recommendation"] = {"x": dict(zip(net.input_names, x.tolist())), "mean": mean, "std": std}
         if net.constraints:
@@ -572,17 +616,29 @@ def _report_next(run: Run, net: FunctionNetwork, opt: FunctionNetworkOptimizer, 
         write_json(path, body)
     for i, query in enumerate(listed):
         tag = "" if len(listed) == 1 else f"_{i + 1}"
-        run.result(**{f"node{tag}": query["node"], f"inputs{tag}": query["inputs"], f"expected_gain{tag}": query["expected_gain"],
-                      f"cost{tag}": query["cost"]})  # fmt: skip
-    run.text("Why this query", f"{body['reason'].capitalize()}.")
-    if body["why"]:
+        run.result(**{f"run{tag}": f"{', '.join(query['evaluates'])} at {_inline(query['inputs'])}"})
+    if len(listed) == 1:
+        run.result(expected_gain=listed[0]["expected_gain"], cost=listed[0]["cost"])
+    if listed:
         frame = pd.DataFrame(
-            [{**{k: v for k, v in e.items() if k != "inputs"}, "inputs": _inline(e["inputs"])} for e in body["why"]]
-        )
+            [{"query": i, "run": ", ".join(e["evaluates"]), "at": _inline(e["inputs"]), "expected gain": e["expected_gain"],
+              "cost": e["cost"], "gain per cost": e["gain_per_cost"], "reason": e["reason"]}
+             for i, e in enumerate(listed, 1)]
+        )  # fmt: skip
         run.table(
-            "why", frame, caption="Best candidate of every node; the first row is run next unless its gain is nil."
+            "queries", frame, caption="What to run next; expected gain is the rise of the best predicted objective."
         )
-        model = opt.fitted_model()
+    if "recommendation" in body:
+        _table_of_recommendation(run, net, body["recommendation"])
+    if any(whys):
+        frame = pd.DataFrame(
+            [{"query": i, **{k.replace("_", " "): v for k, v in e.items() if k != "inputs"}, "inputs": _inline(e["inputs"])}
+             for i, why in enumerate(whys, 1) for e in why]
+        )  # fmt: skip
+        run.table(
+            "why", frame,
+            caption="Why: the best candidate of every node at each query; its first row is run unless its gain is nil.",
+        )  # fmt: skip
         run.figure("slices", _slices(net, model, opt), caption=_SLICES)
     _table_of_observations(run, net, opt)
 
@@ -593,27 +649,85 @@ _SLICES = (
 )
 
 
-def _inline(named: dict[str, float]) -> str:
-    return ", ".join(f"{k} = {v:.4g}" for k, v in named.items())
+def _inline(named: dict[str, float], digits: int = 4) -> str:
+    return ", ".join(f"{k} = {v:.{digits}g}" for k, v in named.items())
 
 
-def _slices(net: FunctionNetwork, model: Any, opt: FunctionNetworkOptimizer) -> Any:
+def _slices(net: FunctionNetwork, model: Any, opt: FunctionNetworkOptimizer, unit: str = "") -> Any:
     from ._report import plot_slices
 
-    return plot_slices(net, model, opt._recommend()[0])
+    return plot_slices(net, model, opt._recommend()[0], unit)
+
+
+def _table_of_recommendation(run: Run, net: FunctionNetwork, found: dict[str, Any], whose: str = "") -> None:
+    """The design that would be used if nothing more were run, where a reader looks for it."""
+    import pandas as pd
+
+    unit = "objective" if net.objective_text is None else net.objective_text
+    row: dict[str, Any] = dict(found["x"]) | {f"predicted {unit}": found["mean"], "standard deviation": found["std"]}
+    if "probability_feasible" in found:
+        row["probability feasible"] = found["probability_feasible"]
+    if "true" in found:
+        row["true value"] = found["true"]
+    run.table(
+        "recommendation",
+        pd.DataFrame([row]),
+        caption=f"Recommended design: the best predicted objective of all designs{_of(whose)}.",
+    )
 
 
 def _table_of_observations(run: Run, net: FunctionNetwork, opt: FunctionNetworkOptimizer) -> None:
+    import numpy as np
     import pandas as pd
 
     rows = []
     for k in net.order:
         Z, y, extra = opt._data[k]
+        # Measured costs decide by their mean: written to every row of the node, they are read back as the same mean.
+        paid = {"cost": float(np.mean(opt._measured[k]))} if opt._measured.get(k) else {}
         for z, value, v in zip(Z.tolist(), y.tolist(), extra.tolist()):
-            rows.append({"node": net.node_names[k], **dict(zip(net.columns(k), z)), "value": value, "noise_var": v})
-    columns = ["node", *net.input_names, *net.node_names, "value", "noise_var"]
+            named = dict(zip(net.columns(k), z))
+            rows.append({"node": net.node_names[k], **named, "value": value, "noise_var": v, **paid})
+    frame = pd.DataFrame(rows, columns=["node", *net.input_names, *net.node_names, "value", "noise_var", "cost"])
+    caption = "All observations, in the form that ask reads"
+    if frame["cost"].notna().any():
+        caption += "; cost is the mean of what was measured for the node"
+    else:
+        frame = frame.drop(columns="cost")
+    run.table("obs", frame, caption=f"{caption}.", rows=10)
+
+
+def _last(curves: list[Any], starts: list[float]) -> list[float]:
+    """Value at the end of every run; that of the initial data where the budget bought nothing."""
+    return [float(values[-1]) if len(values) else start for (_, values), start in zip(curves, starts)]
+
+
+def _of(whose: str) -> str:
+    return f" ({whose.strip()})" if whose else ""
+
+
+def _table_of_methods(
+    run: Run, net: FunctionNetwork, runs: dict[str, Any], final: dict[str, Any], counts: list[dict[str, Any]]
+) -> None:
+    """One line per method over all seeds."""
+    import numpy as np
+    import pandas as pd
+
+    from ._report import LABELS
+
+    lines = []
+    for method, opts in runs.items():
+        line = {"method": LABELS.get(method, method), "runs": len(opts), "final value": float(np.mean(final[method]))}
+        if len(opts) > 1:
+            line["standard deviation"] = float(np.std(final[method], ddof=1))
+        line["spent"] = float(np.mean([opt._spent for opt in opts]))
+        for name in net.node_names:
+            mine = [c["evaluations"] for c in counts if c["method"] == method and c["node"] == name]
+            line[f"runs of {name}"] = float(np.mean(mine))
+        lines.append(line)
+    what = "Means over the seeds" if len(next(iter(runs.values()))) > 1 else "By method"
     run.table(
-        "obs", pd.DataFrame(rows, columns=columns), caption="All observations, in the form that ask reads.", rows=10
+        "methods", pd.DataFrame(lines), caption=f"{what}: true value of the last recommendation, and what was run."
     )
 
 
@@ -623,6 +737,7 @@ def _report_run(
     runs: dict[str, list[FunctionNetworkOptimizer]],
     truth: FunctionNetwork | None,
     value_label: str | None = None,
+    unit: str = "",
 ) -> None:
     import numpy as np
     import pandas as pd
@@ -654,7 +769,8 @@ def _report_run(
             for record in frame.to_dict("records"):
                 records.append(
                     {"method": method, "seed": opt.seed, "iteration": record["iteration"], "node": record["node"],
-                     "inputs": " ".join(f"{v:.6g}" for v in record["z"]), "output": record["y"], "cost": record["cost"],
+                     "inputs": _inline(dict(zip(net.columns(net.node_names.index(record["node"])), record["z"])), 6),
+                     "output": record["y"], "cost": record["cost"],
                      "cumulative_cost": record["cumulative_cost"], "value": record["value"],
                      "posterior_mean": record["posterior_mean"]}
                 )  # fmt: skip
@@ -665,49 +781,67 @@ def _report_run(
     lead = next(iter(runs))
     opt = runs[lead][0]
     x, mean, std = opt.recommend()
-    run.result(recommended=dict(zip(net.input_names, x.tolist())), predicted=mean, predicted_sd=std)
+    one = len(runs[lead]) == 1  # of several seeds the first would stand for all
+    if one:
+        run.result(recommended=dict(zip(net.input_names, x.tolist())), predicted=mean, predicted_sd=std)
+    found: dict[str, Any] = {"x": dict(zip(net.input_names, x.tolist())), "mean": mean, "std": std}
     if truth is not None:
-        final = {m: [float(c[1][-1]) if len(c[1]) else float("nan") for c in curves[m]] for m in runs}
-        run.result(**{f"value_{m}": float(np.nanmean(v)) for m, v in final.items()})
+        found["true"] = float(truth.objective(truth.evaluate(x[None]))[0])
+        run.result(**{f"value_{m}": float(np.mean(_last(curves[m], starts[m]))) for m in runs})
         if truth.optimal_value is not None:
             run.result(optimum=truth.optimal_value)
     if net.constraints:
-        run.result(probability_feasible=opt.probability_feasible())
-    run.result(evaluations=len(opt._rows), spent=opt._spent, budget=opt.budget)
+        found["probability_feasible"] = opt.probability_feasible()
+        run.result(probability_feasible=found["probability_feasible"])
+    if one:
+        run.result(evaluations=len(opt._rows), spent=opt._spent)
+    run.result(budget=opt.budget)
     label = value_label or (
         "true value at the recommendation" if truth is not None else "posterior mean at\nthe recommendation"
     )
+    several = len(runs) * len(runs[lead]) > 1
+    whose = "" if not several else f" {LABELS.get(lead, lead)}" + (f", seed {opt.seed}" if len(runs[lead]) > 1 else "")
+    if several:
+        _table_of_methods(run, net, runs, {m: _last(curves[m], starts[m]) for m in runs}, counts)
+    _table_of_recommendation(run, net, found, whose)
     drawn = {m: cs for m, cs in curves.items() if all(len(c[0]) for c in cs)}
     if drawn:
         fig = plot_curves(
             drawn, label=label, optimum=truth.optimal_value if truth is not None else None,
             starts={m: starts[m] for m in drawn},
         )  # fmt: skip
+        free = opt._first_x is not None
+        band = "; median and quartiles over seeds" if len(runs[lead]) > 1 else ""
         run.figure(
-            "curves", fig, caption="Value of the recommended design against what was spent; initial designs are free."
-        )
+            "curves", fig,
+            caption=f"Value of the recommended design against what was spent{band}. "
+            + ("The initial designs were free." if free else "The initial designs are among the costs."),
+        )  # fmt: skip
         frame = opt.history
-        nodes = list(frame["node"])
-        names = [net.node_names[g[0]] for g in net.groups]
+        together = {net.node_names[g[0]]: " + ".join(net.node_names[k] for k in g) for g in net.groups}
         if len(frame):
-            fig = plot_queries(nodes, list(frame["cost"]), names)
-            run.figure(
-                "queries", fig, caption=f"Which node {LABELS.get(lead, lead)} ran when; a bar is as long as its cost."
-            )
+            fig = plot_queries([together[n] for n in frame["node"]], list(frame["cost"]), list(together.values()))
+            run.figure("queries", fig, caption=f"Which node was run when; a bar is as long as its cost{_of(whose)}.")
     mine = [c for c in counts if c["method"] == lead and c["seed"] == opt.seed]
     fig = plot_network(net, {c["node"]: c["evaluations"] for c in mine}, {c["node"]: c["spent"] for c in mine})
     run.figure(
         "network",
         fig,
-        caption=f"The network; runs and spending of {LABELS.get(lead, lead)}, darker where more was spent.",
+        caption=f"The network with runs and spending, darker where more was spent{_of(whose)}.",
     )
-    run.figure("slices", _slices(net, opt.fitted_model(), opt), caption=_SLICES)
+    run.figure("slices", _slices(net, opt.fitted_model(), opt, unit), caption=_SLICES)
     run.table(
         "curves",
         pd.DataFrame(records),
         caption="Every evaluation, and the value of the design recommended after it.",
         rows=8,
     )
-    run.table("node_counts", pd.DataFrame(counts), caption="Evaluations and spending by node.", rows=20)
-    if len(runs) == 1 and len(runs[lead]) == 1:
+    run.table(
+        "node_counts",
+        pd.DataFrame(counts),
+        caption="Evaluations and spending by node.",
+        rows=20,
+        show=one,
+    )
+    if not several:
         _table_of_observations(run, net, opt)

@@ -22,6 +22,7 @@ Cost = float | Callable[[Tensor], Tensor]
 # Slope of the sigmoid that stands for "within the limit", as a share of the node's observed range: BoTorch's own
 # constrained acquisitions use 1e-3 of standardised outcomes, too steep for a gradient from a hundred samples.
 _ETA = 0.02
+_RESERVED = ("node", "value", "noise_var", "cost", "timestamp")  # columns of the table of evaluations
 
 
 class FunctionNetwork:
@@ -389,6 +390,15 @@ class FunctionNetwork:
         for key in data:
             if key not in known:
                 raise InputError(f"the key {key!r} is not known; use {', '.join(sorted(known))}.")
+        for key in ("maximize", "minimize", "upstream_required"):
+            _switch(data, key, f"the key {key}")
+        if data.get("objective") is not None and not isinstance(data["objective"], str):
+            raise InputError(
+                f"objective must be a node or an expression such as 0.7*a - b, it is {data['objective']!r}."
+            )
+        limits = data.get("constraints") or []
+        if not isinstance(limits, list):
+            raise InputError(f"constraints must be a list such as ['a <= 2.5'], it is {limits!r}.")
         names, low, high, discrete = _read_variables(data.get("variables"))
         nodes = data.get("nodes")
         if not isinstance(nodes, list) or not nodes:
@@ -402,6 +412,10 @@ class FunctionNetwork:
                     raise InputError(f"node {node['name']}: the key {key!r} is not known.")
             if node["name"] in names or node["name"] in node_names:
                 raise InputError(f"the name {node['name']!r} is used twice.")
+            if node["name"] in _RESERVED:
+                raise InputError(
+                    f"a node cannot be named {node['name']!r}: the table of evaluations has such a column."
+                )
             node_names.append(node["name"])
         parents, active, costs, boxes = [], [], [], {}
         groups: dict[str, list[int]] = {}
@@ -428,7 +442,7 @@ class FunctionNetwork:
             parents, active, torch.tensor([low, high], dtype=DTYPE), costs,
             node_groups=list(groups.values()) or None, parent_bounds=boxes, objective=data.get("objective"),
             node_names=node_names, input_names=names, maximize=maximize, discrete=discrete,
-            constraints=[_read_constraint(text, node_names) for text in data.get("constraints") or []],
+            constraints=[_read_constraint(text, node_names) for text in limits],
         )  # fmt: skip
         network.upstream_required = bool(data.get("upstream_required", True))
         return network
@@ -466,6 +480,12 @@ class FunctionNetwork:
         return network
 
 
+def _switch(data: Mapping[str, Any], key: str, what: str) -> None:
+    """A quoted 'no' is a text, and a text counts as true: ask for a truth value."""
+    if key in data and not isinstance(data[key], bool):
+        raise InputError(f"{what} must be true or false, it is {data[key]!r}.")
+
+
 def _read_variables(given: Any) -> tuple[list[str], list[float], list[float], dict[int, list[float]]]:
     if not isinstance(given, dict) or not given:
         raise InputError("variables must be a mapping such as {T: [20, 90], n: {range: [1, 8], integer: true}}.")
@@ -475,8 +495,14 @@ def _read_variables(given: Any) -> tuple[list[str], list[float], list[float], di
         if name in names:
             raise InputError(f"the variable {name!r} is given twice.")
         names.append(name)
+        if name in _RESERVED:
+            raise InputError(f"a variable cannot be named {name!r}: the table of evaluations has such a column.")
         integer, values = False, None
         if isinstance(value, dict):
+            for key in value:
+                if key not in ("range", "integer", "values"):
+                    raise InputError(f"variable {name}: the key {key!r} is not known; use range, integer or values.")
+            _switch(value, "integer", f"variable {name}: integer")
             integer, values, value = bool(value.get("integer")), value.get("values"), value.get("range")
         try:
             if values is not None:

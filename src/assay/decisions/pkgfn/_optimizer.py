@@ -47,6 +47,7 @@ _MATCH = 1e-6  # relative distance at which an observation is that of a proposed
 # Standard deviation, in units of the output's, below which the recommended design counts as run: it moves a little with
 # every fit, and running its first node again and again would never reach the last.
 _KNOWN = 0.01
+_HUGEST = 1e100  # squares of outputs must not overflow
 _PATIENCE = 3  # asks in a row below min_gain_per_cost before stopping is advised
 _MAX_DESIGNS = 2000  # joined full designs that are kept while looking for the best one
 
@@ -114,6 +115,8 @@ class FunctionNetworkOptimizer:
     last_ask : dict
         What the last `ask` saw: gain, cost and gain per cost of the best candidate of every node, acquisition values
         computed, CPU seconds.
+    last_asks : list of dict
+        The same for every query of the last `ask(q)`.
 
     Notes
     -----
@@ -156,6 +159,10 @@ class FunctionNetworkOptimizer:
     ) -> None:
         if method not in get_args(Method):
             raise InputError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}.")
+        if not (math.isfinite(min_gain_per_cost) and min_gain_per_cost >= 0):
+            raise InputError(f"min_gain_per_cost must be a number >= 0, got {min_gain_per_cost}.")
+        if noise not in ("fixed", "infer"):
+            raise InputError(f"noise must be fixed or infer, got {noise!r}.")
         if not budget > 0:
             raise InputError(f"budget must be a number > 0, got {budget}.")
         if n_initial is not None and n_initial < 1:
@@ -189,6 +196,7 @@ class FunctionNetworkOptimizer:
         self._low_gains = 0
         self._initial: list[list[float]] = []
         self.last_ask: dict[str, Any] = {}
+        self.last_asks: list[dict[str, Any]] = []
         if initial_data is not None:
             for node, (Z, y) in initial_data.items():
                 extra = None if noise_var is None else noise_var.get(node)
@@ -236,6 +244,10 @@ class FunctionNetworkOptimizer:
         if not bool(torch.isfinite(y)):
             raise InputError(
                 f"Node {self.network.node_names[node]}: the output must be a finite number, got {float(y)}."
+            )
+        if abs(float(y)) > _HUGEST:
+            raise InputError(
+                f"Node {self.network.node_names[node]}: the output {float(y):g} is too large to square; use another unit."
             )
 
     def _check_duplicate(self, node: int, z: Tensor, y: float) -> bool:
@@ -438,6 +450,8 @@ class FunctionNetworkOptimizer:
             x, mean = recommend(surrogate, previous, anchors, derive(self.seed, len(self._rows)), self.seed)
         else:
             x, mean = recommend(fresh, self._best_x, anchors, derive(self.seed, len(self._rows)), self.seed)
+        if not math.isfinite(mean):
+            raise self._not_finite(self._samples_at(x))
         self._best_x, self._best_mean, self._recommended_at = x, mean, count
         if not self._rows:
             self._first_x = x
@@ -463,7 +477,16 @@ class FunctionNetworkOptimizer:
         x, _ = self._recommend()
         values = self._samples_at(x)
         g = self.network.objective(values)
+        if not bool(torch.isfinite(g).all()):
+            raise self._not_finite(values)
         return x, float(g.mean()), float(g.std())
+
+    def _not_finite(self, values: Tensor) -> InputError:
+        shown = ", ".join(f"{n} = {float(v):.4g}" for n, v in zip(self.network.node_names, values.mean(0)))
+        return InputError(
+            f"The objective {self.network.objective_text or ''} gives no finite number near predicted outputs such as "
+            f"{shown}; avoid division by, and roots of, what may pass zero."
+        )
 
     def _samples_at(self, x: Tensor, n: int = 512) -> Tensor:
         model = self.fitted_model()
@@ -501,12 +524,19 @@ class FunctionNetworkOptimizer:
         """
         if q < 1:
             raise InputError(f"q must be at least 1, got {q}.")
+        self.last_asks = []
         if q == 1:
-            return self._ask()
+            one = self._ask()
+            self.last_asks = [self.last_ask]
+            return one
         found = []
+        low_gains = None
         for _ in range(q):
             try:
                 found.append(self._ask())
+                self.last_asks.append(self.last_ask)
+                # Later queries see the earlier ones as answered, so their gains are small: the first decides on stopping.
+                low_gains = self._low_gains if low_gains is None else low_gains
             except BudgetExhausted:
                 if not found:
                     raise
@@ -515,6 +545,7 @@ class FunctionNetworkOptimizer:
                 if not found:  # a design that is walked node by node waits for its first answer
                     raise
                 break
+        self._low_gains = low_gains if low_gains is not None else self._low_gains
         return found
 
     @_one_thread()
@@ -865,6 +896,8 @@ class FunctionNetworkOptimizer:
             "version": 1, "method": self.method, "budget": self.budget, "seed": self.seed, "noise": self.noise,
             "upstream_required": self.upstream_required, "same_design": self.same_design,
             "min_gain_per_cost": self.min_gain_per_cost, "nodes": list(self.network.node_names),
+            "columns": [self.network.columns(k) for k in range(self.network.n_nodes)],
+            "variables": list(self.network.input_names),
             "data": [[Z.tolist(), y.tolist(), v.tolist()] for Z, y, v in self._data],
             "gps": [None if gp is None else gp.hyperparameters() for gp in self._gps], "dirty": sorted(self._dirty),
             # A node that waits for its fit starts from hyper-parameters found with fewer observations.
@@ -894,11 +927,24 @@ class FunctionNetworkOptimizer:
                 raise InputError(
                     f"The state is that of a network with nodes {state['nodes']}, not {self.network.node_names}."
                 )
+            # Data are kept by position: a variable that changed its place would be read as another.
+            if "variables" in state and list(state["variables"]) != self.network.input_names:
+                raise InputError(
+                    f"The state has variables {', '.join(state['variables'])}, the network {', '.join(self.network.input_names)}."
+                )
+            for k, columns in enumerate(state.get("columns", [])):
+                if list(columns) != self.network.columns(k):
+                    raise InputError(
+                        f"The state's node {self.network.node_names[k]} reads {', '.join(columns)}, "
+                        f"the network's {', '.join(self.network.columns(k))}."
+                    )
             if state["version"] != 1:
                 raise InputError(f"The state has version {state['version']}; this release reads version 1.")
             data = []
             for k, (Z, y, v) in enumerate(state["data"]):
                 tensor = torch.tensor(Z, dtype=DTYPE).reshape(len(y), self.network.input_dim(k))
+                for z in tensor:
+                    self._check_input(k, z)
                 data.append((tensor, torch.tensor(y, dtype=DTYPE), torch.tensor(v, dtype=DTYPE)))
             gps: list[NodeGP | None] = []
             for (Z, y, v), saved, n in zip(data, state["gps"], state["sizes"], strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def plot_queries(nodes: Sequence[str], costs: Sequence[float], names: Sequence[s
         ax.text(
             1.01,
             k,
-            f"{len(mine)} runs, cost {total:.4g}",
+            f"{len(mine)} run{'s' * (len(mine) != 1)}, cost {total:.4g}",
             transform=ax.get_yaxis_transform(),
             va="center",
             fontsize=8.5,
@@ -116,39 +117,56 @@ def plot_network(network: FunctionNetwork, counts: Mapping[str, int], spend: Map
         for i, k in enumerate(members):
             place[k] = (float(level), 1 - (i + 0.5) / len(members))
     most = max([*spend.values(), 1e-12])
-
-    def arrow(a: tuple[float, float], b: tuple[float, float], colour: str, start: float) -> None:
-        ax.annotate(
-            "", xy=(b[0] - 0.27, b[1]), xytext=(a[0] + start, a[1]),
-            arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
-
-    for k in network.order:
-        for i in network.active[k]:
-            arrow(place[network.input_names[i]], place[k], "#B9BEC6", 0.1)
-        for p in network.parents[k]:
-            arrow(place[p], place[k], _INK, 0.27)
+    ax.set_xlim(-0.25, max(levels) + 0.45)
+    ax.set_ylim(-0.12, 1.12)
+    ax.axis("off")
+    drawn: dict[Any, Any] = {}
     for name in network.input_names:
         x, y = place[name]
-        ax.text(x, y, name, ha="center", va="center", fontsize=9, color=_INK)
+        drawn[name] = ax.text(x, y, name, ha="center", va="center", fontsize=9, color=_INK)
     for k in network.order:
         x, y = place[k]
         name = network.node_names[k]
         share = spend.get(name, 0.0) / most
-        text = f"{name}\n{counts.get(name, 0)} runs\ncost {spend.get(name, 0.0):.4g}"
-        box = {"boxstyle": "round,pad=0.45", "facecolor": (0.0, 0.447, 0.698, 0.08 + 0.42 * share), "edgecolor": OURS}
-        ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box, linespacing=1.25)
-    ax.set_xlim(-0.25, max(levels) + 0.45)
-    ax.set_ylim(-0.12, 1.12)
-    ax.axis("off")
+        count = counts.get(name, 0)
+        text = f"{textwrap.fill(name, 22)}\n{count} run{'s' * (count != 1)}\ncost {spend.get(name, 0.0):.4g}"
+        strength = 0.08 + 0.42 * share
+        face = [
+            1 - strength * (1 - c) for c in (0.0, 0.447, 0.698)
+        ]  # opaque: arrows to later nodes pass behind the box
+        box = {"boxstyle": "round,pad=0.45", "facecolor": face, "edgecolor": OURS}
+        drawn[k] = ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box, linespacing=1.25)
+    fig.draw_without_rendering()  # only now is it known how wide a name is, and arrows end at the edge of its box
+    edges = {}
+    for key, words in drawn.items():
+        patch = words.get_bbox_patch()
+        extent = (patch if patch is not None else words).get_window_extent().transformed(ax.transData.inverted())
+        edges[key] = (
+            extent.x0 - (0.0 if patch is not None else 0.03),
+            extent.x1 + (0.0 if patch is not None else 0.03),
+        )
+    links: list[tuple[Any, int, str]] = [
+        (network.input_names[i], k, "#B9BEC6") for k in network.order for i in network.active[k]
+    ]
+    links += [(p, k, _INK) for k in network.order for p in network.parents[k]]
+    for a, b, colour in links:
+        # An arrow that skips a level is bent away from the middle: straight, it would run behind a box it does not enter.
+        skips = place[b][0] - place[a][0] > 1.5
+        bend = 0.0 if not skips else -0.25 if place[a][1] >= place[b][1] else 0.25
+        ax.annotate(
+            "", xy=(edges[b][0], place[b][1]), xytext=(edges[a][1], place[a][1]), zorder=1,
+            arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0,
+                        "connectionstyle": f"arc3,rad={bend}"},
+        )  # fmt: skip
     return fig
 
 
-def plot_slices(network: FunctionNetwork, model: FunctionNetworkModel, x: Any) -> Figure:
+def plot_slices(network: FunctionNetwork, model: FunctionNetworkModel, x: Any, unit: str = "") -> Figure:
     """Posterior of every node along each of its inputs through the recommended design, with its data."""
     import torch
 
     nodes = [k for k in network.order if k in network.relevant]
+    tail = f" ({unit})" if unit else ""
     width = min(6, max(network.input_dim(k) for k in nodes))  # more than six panels in a row are too small to read
     fig, axes = figure(2.35 * width + 0.5, 2.15 * len(nodes) + 0.4, nrows=len(nodes), ncols=width, squeeze=False)
     values = torch.zeros(network.n_nodes, dtype=torch.float64)
@@ -184,8 +202,8 @@ def plot_slices(network: FunctionNetwork, model: FunctionNetworkModel, x: Any) -
                 gp.Z[:, column], gp.y, s=9, color=_INK if single else MUTED, alpha=0.9 if single else 0.5, zorder=3
             )
             ax.axvline(float(z[column]), color=PALETTE[1], linewidth=1.1, linestyle=(0, (4, 2)))
-            ax.set_xlabel(network.columns(k)[column], fontsize=8.5)
+            ax.set_xlabel(network.columns(k)[column] + ("" if is_input else tail), fontsize=8.5)
             ax.tick_params(labelsize=7.5)
             if column == 0:
-                ax.set_ylabel(network.node_names[k], fontsize=9)
+                ax.set_ylabel(network.node_names[k] + tail, fontsize=9)
     return fig
