@@ -29,10 +29,18 @@ def run(code, **options):
     return run_sandboxed(code, allow_execution=True, require="full", **{"timeout": 20, **options})
 
 
-def children():
-    mine = str(os.getpid())
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", mine], capture_output=True, text=True).stdout
-    return [line for line in found.splitlines() if "_sandbox_child" in line]
+def children(parent=None):
+    """Process ids of the sandboxed programs of a process, read from /proc (ps cuts long command lines)."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*"):
+        try:
+            with open(f"{folder}/stat") as stat, open(f"{folder}/cmdline") as command:
+                mine = int(stat.read().rpartition(")")[2].split()[1]) == (parent or os.getpid())
+                if mine and "_sandbox_child" in command.read():
+                    found.append(int(folder.removeprefix("/proc/")))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -261,10 +269,7 @@ def test_a_killed_parent_leaves_no_program(tmp_path):
         end = time.monotonic() + 30
         pids = []
         while not pids and time.monotonic() < end:
-            found = subprocess.run(
-                ["ps", "-o", "pid=,args=", "--ppid", str(parent.pid)], capture_output=True, text=True
-            )
-            pids = [int(line.split()[0]) for line in found.stdout.splitlines() if "_sandbox_child" in line]
+            pids = children(parent.pid)
             time.sleep(0.1)
         assert pids
         time.sleep(0.5)  # past the interpreter's start, into the program
