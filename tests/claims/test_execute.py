@@ -173,7 +173,8 @@ def start(out, *more):
 def wait_for_cells(out, n, process, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if (out / "cells").is_dir() and len(list((out / "cells").glob("*.json"))) >= n:
+        # a name that begins with a dot is a file still being written
+        if (out / "cells").is_dir() and len(list((out / "cells").glob("[!.]*.json"))) >= n:
             return
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
