@@ -92,6 +92,13 @@ def test_demo_numbers(card, demos):
     assert json.loads((out / "env.json").read_text(encoding="utf-8"))["packages"]["numpy"]
 
 
+def test_demo_says_how_to_get_the_same_numbers_with_a_command_that_exists(card, demos):
+    _, out = demos(card.slug)
+    line = f"assay demo {card.slug} --seed 0 --device cpu --out NEW_FOLDER"
+    assert line in (out / "report.html").read_text(encoding="utf-8")
+    assert line in (out / "config.toml").read_text(encoding="utf-8")
+
+
 def test_demo_report_is_one_readable_file(card, demos):
     _, out = demos(card.slug)
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ def run_page(run: Run, seconds: float) -> str:
     return template("report.html").render(
         title=run.title,
         subtitle=run.subtitle,
-        command=run.command,
+        replay=run.replay_line(),
         seed=run.seed,
         seconds=seconds,
         warnings=run.warnings,

@@ -282,12 +282,15 @@ class Run:
                 if isinstance(item, Path) and item.is_file():
                     inputs[str(item.resolve())] = sha256_file(item)
         body = {"command": self.command, "version": __version__, "seed": self.seed, "device": self.device}
-        # A demo has no arguments but these two, so it needs no file to be replayed.
-        options = (
-            f"--seed {self.seed} --device {self.device}" if self.command.startswith("demo ") else "--config config.toml"
-        )
-        head = f"# Replay: assay {self.command} {options} --out NEW_FOLDER\n"
+        head = f"# Replay: {self.replay_line()}\n"
         return head + tomli_w.dumps(body | {"arguments": arguments, "inputs": inputs})
+
+    def replay_line(self) -> str:
+        """Return the command that gives the same numbers again."""
+        # A demo has no arguments but these two, so it needs no file to be replayed.
+        demo = self.command.startswith("demo ")
+        options = f"--seed {self.seed} --device {self.device}" if demo else "--config config.toml"
+        return f"assay {self.command} {options} --out NEW_FOLDER"
 
     # --- what a job calls ---
 
