@@ -63,6 +63,35 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_2(capsys, args, words):
     assert words in err
 
 
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("botorch", "decisions"), ("gpytorch.kernels", "decisions"), ("yaml", "decisions"), ("rdkit.Chem", "bio")],
+)
+def test_a_missing_package_of_an_extra_names_the_line_that_installs_it(capsys, monkeypatch, module, extra):
+    from assay.cli import _main
+
+    def stop(argv):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(_main, "_run", stop)
+    code, _, err = call(capsys, "list")
+    assert code == 2
+    assert f"pip install 'assay-ml[{extra}]'" in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_package_of_no_extra_is_a_fault_of_ours(capsys, monkeypatch):
+    from assay.cli import _main
+
+    def stop(argv):
+        raise ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
+
+    monkeypatch.setattr(_main, "_run", stop)
+    code, _, err = call(capsys, "list")
+    assert code == 1
+    assert "nonsense" in err
+
+
 def test_data_list_and_path(capsys):
     code, out, _ = call(capsys, "data", "list", "dose-response")
     assert code == 0

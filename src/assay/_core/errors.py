@@ -45,6 +45,11 @@ def require(module: str, extra: str) -> ModuleType:
         # A module missing *inside* an installed package is a fault of that package, not a missing extra.
         if error.name is None or not (module == error.name or module.startswith(error.name + ".")):
             raise
-        package = module.partition(".")[0]
-        line = extra.removeprefix("pip:") if extra.startswith("pip:") else f"'{DISTRIBUTION}[{extra}]'"
-        raise MissingExtra(f"This needs the package {package}, which is not installed: pip install {line}") from error
+        raise missing_extra(module, extra) from error
+
+
+def missing_extra(module: str, extra: str) -> MissingExtra:
+    """Return the error of a module that is not installed, with the line that installs it."""
+    package = module.partition(".")[0]
+    line = extra.removeprefix("pip:") if extra.startswith("pip:") else f"'{DISTRIBUTION}[{extra}]'"
+    return MissingExtra(f"This needs the package {package}, which is not installed: pip install {line}")

@@ -154,7 +154,7 @@ def demo(
     execute(f"demo {c.slug}", lambda run: job(run=run), {}, options)
 
 
-def _extras() -> dict[str, list[str]]:
+def extras() -> dict[str, list[str]]:
     """Extra -> its packages, as this installation declares them."""
     found: dict[str, list[str]] = {}
     for line in importlib.metadata.requires(DISTRIBUTION) or []:
@@ -188,7 +188,7 @@ def doctor() -> None:
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     print(f"torch    {torch.__version__}, {torch.get_num_threads()} threads, devices: {', '.join(['cpu', *gpus])}")
-    for extra, packages in _extras().items():
+    for extra, packages in extras().items():
         missing = [p for p in packages if not _installed(p)]
         users = [c.slug for c in cards().values() if extra in c.extras]
         for_whom = f" (for {', '.join(users)})" if users else ""

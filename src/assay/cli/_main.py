@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from .._core.errors import AssayError, InputError, MissingData, MissingExtra
+from .._core.errors import AssayError, InputError, MissingData, MissingExtra, missing_extra
 from .._core.registry import card, cards
 from .._version import __version__
 
@@ -122,6 +122,9 @@ def _explain(error: BaseException, argv: list[str]) -> int:
     if isinstance(error, AssayError):
         _say(_one_line(str(error)))
         return 1
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name or "")):
+        _say(str(missing_extra(error.name or "", extra)))
+        return 2
     if isinstance(error, OSError) and error.strerror:
         where = f" {error.filename}" if error.filename else ""
         _say(f"the system refused{where}: {error.strerror.lower()}.")
@@ -131,6 +134,15 @@ def _explain(error: BaseException, argv: list[str]) -> int:
         return 1
     _say(f"failed: {type(error).__name__}: {_one_line(str(error))} (--debug shows where).")
     return 1
+
+
+def _extra_of(module: str) -> str:
+    """The extra of this distribution whose package holds a module, or nothing."""
+    from ._commands import extras
+
+    top = module.partition(".")[0].lower().replace("_", "-")
+    # A package is mostly called as its module; PyYAML and its like put "py" before it.
+    return next((extra for extra, packages in extras().items() if {top, f"py{top}"} & set(packages)), "")
 
 
 def _without_markup(error: CycloptsError) -> str:
